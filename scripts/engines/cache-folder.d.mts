@@ -1,0 +1,1 @@
+export function engineFolder(env?: NodeJS.ProcessEnv): string

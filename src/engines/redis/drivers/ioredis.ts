@@ -1,0 +1,125 @@
+import type { RedisClient } from '../client.ts'
+import { describe, hasMethods, property, text } from './expected.ts'
+import { ioredisClusterSubscriber, ioredisSubscriber } from './ioredis-lines.ts'
+import {
+  addressOf,
+  clusterMasters,
+  clusterSender,
+  pipelined,
+  pipelinedOnCluster,
+  sender,
+  type IoredisClient,
+  type IoredisCluster,
+} from './ioredis-send.ts'
+
+/** A `Redis` or `Cluster` of ioredis or iovalkey, of whatever version; what is used of it is looked at when it comes. */
+export interface IoredisLike {
+  readonly status: string
+  call(...args: never[]): unknown
+  pipeline(...args: never[]): unknown
+  duplicate(...args: never[]): unknown
+}
+
+/** Wraps an ioredis `Redis` (also one with sentinels) or `Cluster`. */
+export function ioredis(client: IoredisLike): RedisClient {
+  return adapt(client, 'ioredis')
+}
+
+/** Wraps an iovalkey `Redis` (also one with sentinels) or `Cluster`. */
+export function iovalkey(client: IoredisLike): RedisClient {
+  return adapt(client, 'iovalkey')
+}
+
+export function looksLikeIoredis(value: unknown): value is (IoredisClient | IoredisCluster) & IoredisLike {
+  return (
+    hasMethods(value, 'call', 'callBuffer', 'pipeline', 'duplicate', 'disconnect', 'on') &&
+    typeof property(value, 'status') === 'string' &&
+    typeof property(value, 'options') === 'object'
+  )
+}
+
+function adapt(client: unknown, driver: 'ioredis' | 'iovalkey'): RedisClient {
+  if (!looksLikeIoredis(client)) {
+    throw new TypeError(`${driver}(client): expected a Redis or Cluster of ${driver}, got ${describe(client)}`)
+  }
+  const refused = refusedOption(client)
+  if (refused !== undefined) throw new TypeError(`${driver}(client): ${refused}`)
+  const common = { driver, identity: client, unusable: () => unusable(client) }
+  if (isCluster(client)) {
+    return {
+      ...common,
+      label: clusterLabel(client),
+      cluster: true,
+      run: clusterSender(client),
+      runTogether: (commands, key) => pipelinedOnCluster(client, commands, key),
+      masters: () => clusterMasters(client),
+      subscriber: () => ioredisClusterSubscriber(client),
+    }
+  }
+  const run = sender(client)
+  const label = serverLabel(client)
+  return {
+    ...common,
+    label,
+    cluster: false,
+    run,
+    runTogether: (commands) => pipelined(client, commands),
+    masters: () => Promise.resolve([{ label, run }]),
+    subscriber: () => ioredisSubscriber(client),
+  }
+}
+
+function isCluster(client: IoredisClient | IoredisCluster): client is IoredisCluster {
+  return property(client, 'isCluster') === true
+}
+
+/** Options under which a lock would silently be another one than was asked for. Each has a remedy of one line. */
+function refusedOption(client: IoredisClient | IoredisCluster): string | undefined {
+  const option = (name: string): unknown => property(client.options, name)
+  const copy = isCluster(client) ? 'client.duplicate([], ' : 'client.duplicate('
+  if (option('keyPrefix')) {
+    return (
+      'its keyPrefix would change the keys of locks but not what is published and scanned: use the prefix option of ' +
+      `the engine, and pass ${copy}{ keyPrefix: '' })`
+    )
+  }
+  if (option('readOnly') === true || option('role') === 'slave') {
+    return 'it reads from a replica (readOnly, or role slave), which cannot grant locks: pass a client of the master'
+  }
+  if ((option('scaleReads') ?? 'master') !== 'master') {
+    return `its scaleReads would ask replicas, which lag behind: pass ${copy}{ scaleReads: 'master' })`
+  }
+  if (option('monitor') === true) return 'it is a monitor connection: pass an ordinary client'
+  return inSubscriberMode(client) ? `it ${SUBSCRIBER_MODE}: pass client.duplicate()` : undefined
+}
+
+const SUBSCRIBER_MODE = 'is in subscriber mode and cannot run commands'
+
+/** With RESP3, the default of ioredis 6, a connection can subscribe and run commands; its mode then stays normal. */
+function inSubscriberMode(client: IoredisClient | IoredisCluster): boolean {
+  return !isCluster(client) && client.mode === 'subscriber'
+}
+
+function unusable(client: IoredisClient | IoredisCluster): string | undefined {
+  if (client.status === 'end') return 'it is closed (quit(), disconnect(), or its retry strategy gave up)'
+  if (client.status === 'disconnecting') return 'it is being closed'
+  return inSubscriberMode(client) ? `it ${SUBSCRIBER_MODE}` : undefined
+}
+
+function serverLabel(client: IoredisClient): string {
+  return property(client.options, 'sentinels') ? `sentinel(${text(client.options, 'name')})` : addressOf(client)
+}
+
+function clusterLabel(client: IoredisCluster): string {
+  const nodes = property(client, 'startupNodes')
+  return `cluster(${Array.isArray(nodes) ? nodes.map(startupLabel).join(',') : ''})`
+}
+
+/** A startup node is a port, an object, or a URL, whose password must not be shown. */
+function startupLabel(node: unknown): string {
+  if (typeof node === 'number') return addressOf({ options: { port: node } })
+  if (typeof node !== 'string') return addressOf({ options: Object(node) })
+  if (!URL.canParse(node)) return /^\d+$/.test(node) ? `localhost:${node}` : '?'
+  const { hostname, port } = new URL(node)
+  return addressOf({ options: { host: hostname || undefined, port: port || undefined } })
+}

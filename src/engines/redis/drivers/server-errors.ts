@@ -1,0 +1,47 @@
+/** The server does not have the script of an EVALSHA: send it whole. GLIDE words it in its own way. */
+export function isNoScript(error: unknown): boolean {
+  return error instanceof Error && /^NOSCRIPT\b|\bNoScriptError\b/.test(error.message)
+}
+
+/** The slot is served by another node of the Cluster. */
+export function isMoved(error: unknown): boolean {
+  return error instanceof Error && /^MOVED\b/.test(error.message)
+}
+
+/** The slot is on its way to another node, and the key is not here any more (or not yet): where to ask instead. */
+export function askedAddress(error: unknown): string | undefined {
+  return error instanceof Error ? /^ASK \d+ (\S+)/.exec(error.message)?.[1] : undefined
+}
+
+/**
+ * Answers that stay the same however often one asks. READONLY, LOADING, CLUSTERDOWN, MISCONF, OOM and NOREPLICAS are not
+ * among them: a failover, a restart or an operator ends those. GLIDE has words of its own for some.
+ */
+const PERMANENT = [
+  /\bNOAUTH\b/,
+  /\bWRONGPASS\b/,
+  /\bNOPERM\b|\bPermissionDenied\b/,
+  /\bWRONGTYPE\b/,
+  /\bCROSSSLOT\b|\bCrossSlot\b/,
+  /\binvalid (username-password|password)\b/i,
+  /\bunknown (Redis |Valkey )?(sub)?command\b/i,
+  // An ACL refusal met inside a script has no code of its own.
+  /can't run this command or subcommand/i,
+  // The connection is used for subscriptions.
+  /allowed in this context/i,
+]
+
+/** No retry cures this one: credentials, permissions, a key of another type, keys of several slots, an unknown command. */
+export function isPermanent(error: unknown): boolean {
+  let current = error
+  // A Cluster that can't start hides its last node's error in its own.
+  for (let depth = 0; depth < DEEPEST_CAUSE && current instanceof Error; depth++) {
+    const { message } = current
+    if (PERMANENT.some((pattern) => pattern.test(message))) return true
+    current = 'lastNodeError' in current ? current.lastNodeError : current.cause
+  }
+  return false
+}
+
+/** A chain of causes may be a ring; no driver's is longer than two. */
+const DEEPEST_CAUSE = 5

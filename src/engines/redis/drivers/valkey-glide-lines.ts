@@ -1,0 +1,105 @@
+import { systemClock, type Timer } from '../../../clock.ts'
+import type { Subscriber } from '../client.ts'
+import { hasMethods, property } from './expected.ts'
+import { ResilientSubscriber, type Line, type LineEvents } from './lines.ts'
+import { plain } from './reply.ts'
+import type { GlideClient } from './valkey-glide.ts'
+
+/** What is used of a second GLIDE client, which subscribes. */
+interface GlideCopy extends GlideClient {
+  subscribe(channels: string[], timeoutMs: number): Promise<unknown>
+  unsubscribe(channels: string[], timeoutMs: number): Promise<unknown>
+  ssubscribe(channels: string[], timeoutMs: number): Promise<unknown>
+  sunsubscribe(channels: string[], timeoutMs: number): Promise<unknown>
+}
+
+type MakeCopy = (onMessage: (message: unknown) => void) => Promise<GlideCopy>
+
+/**
+ * GLIDE's clients can't be copied, but keep their configuration, from which their class makes another one. Where it has
+ * none, or is too old to subscribe on a running connection, there is no subscriber.
+ */
+export function glideSubscriber(client: GlideClient, cluster: boolean): Subscriber | undefined {
+  const config = property(client, 'config')
+  const create = property(client.constructor, 'createClient')
+  if (!canSubscribe(client, cluster) || typeof config !== 'object' || typeof create !== 'function') return undefined
+  const source: MakeCopy = async (callback) => {
+    const pubsubSubscriptions = { channelsAndPatterns: {}, callback }
+    const copy: unknown = await create.call(client.constructor, { ...config, lazyConnect: false, pubsubSubscriptions })
+    if (!canSubscribe(copy, cluster)) throw new TypeError('GLIDE made a client that cannot subscribe')
+    return copy
+  }
+  return new ResilientSubscriber({
+    place: () => Promise.resolve({ name: '', source }),
+    open: (make, events) => new GlideLine(make, cluster, events),
+  })
+}
+
+function canSubscribe(value: unknown, cluster: boolean): value is GlideCopy {
+  return hasMethods(value, 'subscribe', 'unsubscribe') && (!cluster || hasMethods(value, 'ssubscribe', 'sunsubscribe'))
+}
+
+/** How long GLIDE waits for the server's confirmation: more than a round trip, less than the line's own patience. */
+const CONFIRM_MS = 4000
+/** GLIDE reconnects without a word. So often its connection is asked for its id; a lost wake-up is late by so much. */
+const HEARTBEAT_MS = 1000
+
+class GlideLine implements Line {
+  readonly ready: Promise<void>
+  readonly #copy: Promise<GlideCopy>
+  readonly #cluster: boolean
+  readonly #events: LineEvents
+  #heartbeat: Timer | undefined
+  #closed = false
+
+  constructor(make: MakeCopy, cluster: boolean, events: LineEvents) {
+    this.#cluster = cluster
+    this.#events = events
+    this.#copy = make((message) => {
+      const channel = plain(property(message, 'channel'))
+      if (typeof channel === 'string') events.message(channel)
+    })
+    this.ready = this.#watch()
+  }
+
+  async subscribe(channel: string): Promise<void> {
+    const copy = await this.#copy
+    await (this.#cluster ? copy.ssubscribe([channel], CONFIRM_MS) : copy.subscribe([channel], CONFIRM_MS))
+  }
+
+  async unsubscribe(channel: string): Promise<void> {
+    const copy = await this.#copy
+    await (this.#cluster ? copy.sunsubscribe([channel], CONFIRM_MS) : copy.unsubscribe([channel], CONFIRM_MS))
+  }
+
+  close(): void {
+    if (this.#closed) return
+    this.#closed = true
+    this.#heartbeat?.cancel()
+    this.#copy.then(
+      (copy) => copy.close(),
+      () => undefined,
+    )
+  }
+
+  async #watch(): Promise<void> {
+    const copy = await this.#copy
+    const before = await this.#identity(copy)
+    if (this.#closed) throw new Error('the subscriber is closed')
+    this.#beat(copy, before)
+  }
+
+  #beat(copy: GlideCopy, before: string): void {
+    const ask = async (): Promise<void> => {
+      const now = await this.#identity(copy).catch(() => undefined)
+      if (now !== before) this.#events.down()
+      else if (!this.#closed) this.#beat(copy, before)
+    }
+    this.#heartbeat = systemClock.timer(() => void ask(), HEARTBEAT_MS, true)
+  }
+
+  /** The id of the connection, on a Cluster of each of them. */
+  async #identity(copy: GlideCopy): Promise<string> {
+    return JSON.stringify(await copy.customCommand(['CLIENT', 'ID'], this.#cluster ? { route: 'allPrimaries' } : {}))
+  }
+}

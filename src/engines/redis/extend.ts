@@ -1,0 +1,119 @@
+import type { Clock } from '../../clock.ts'
+import type { Extension, LeaseRef } from '../../engine.ts'
+import type { NodeFailure } from '../../errors.ts'
+import { ask } from './ask.ts'
+import { slotOf } from './drivers/slot.ts'
+import type { RedisNode } from './node.ts'
+import type { Trail, Trails } from './trails.ts'
+import { quorumOf } from './votes.ts'
+
+interface ExtendPlan {
+  readonly clock: Clock
+  readonly timeoutMs: number
+  readonly trails: Trails
+  failure(failures: readonly NodeFailure[], lease: LeaseRef): Error
+  repair(index: number, lease: LeaseRef): void
+}
+
+/**
+ * Renews leases on all nodes. A lease is held only if a quorum says so now; it is lost as soon as that has become
+ * impossible by answers alone; otherwise it is unknown. On a node that has lost a lease which is held, its key is put
+ * back, but that node does not count until an extension was proved by a quorum of the others while it said yes as well:
+ * in between a rival may have come and gone there.
+ */
+export async function extendOnQuorum(
+  nodes: readonly RedisNode[],
+  leases: readonly LeaseRef[],
+  plan: ExtendPlan,
+): Promise<readonly Extension[]> {
+  const tallies = leases.map((lease) => new Tally(lease, nodes.length, plan))
+  const failures: NodeFailure[] = []
+  let left = nodes.length
+  const settle = (index: number, yes: readonly boolean[] | undefined): void => {
+    for (const [i, tally] of tallies.entries()) tally.count(index, yes?.[i])
+    if (--left === 0) for (const tally of tallies) tally.finish()
+  }
+  await ask(nodes, {
+    clock: plan.clock,
+    timeoutMs: plan.timeoutMs,
+    send: async (node, index) => {
+      try {
+        const yes = await extendOnNode(node, leases)
+        settle(index, yes)
+      } catch (error) {
+        settle(index, undefined)
+        throw error
+      }
+    },
+    heard: (index, answer) => {
+      if (answer.kind === 'failed') failures.push({ node: nodes[index]!.label, cause: answer.cause })
+      return tallies.every(({ verdict }) => verdict !== undefined)
+    },
+  })
+  return tallies.map(({ verdict, lease }) => verdict ?? { kind: 'unknown', cause: plan.failure(failures, lease) })
+}
+
+/** One command; on a Cluster one for each hash slot. */
+async function extendOnNode(node: RedisNode, leases: readonly LeaseRef[]): Promise<readonly boolean[]> {
+  if (!node.client.cluster || leases.length === 1) return node.extend(leases)
+  const bySlot = new Map<number, number[]>()
+  for (const [index, { resources }] of leases.entries()) {
+    const slot = slotOf(node.keys(resources).pairs[0]!)
+    bySlot.set(slot, [...(bySlot.get(slot) ?? []), index])
+  }
+  const answers = leases.map(() => false)
+  await Promise.all(
+    [...bySlot.values()].map(async (indexes) => {
+      const group = await node.extend(indexes.map((index) => leases[index]!))
+      for (const [i, index] of indexes.entries()) answers[index] = group[i]!
+    }),
+  )
+  return answers
+}
+
+/** The answers for one lease. */
+class Tally {
+  readonly lease: LeaseRef
+  verdict: Extension | undefined
+  readonly #plan: ExtendPlan
+  readonly #quorum: number
+  readonly #size: number
+  readonly #trail: Trail | undefined
+  #proofs = 0
+  #denials = 0
+  readonly #saidNo: number[] = []
+  /** Repaired nodes that said yes. */
+  readonly #recovered: number[] = []
+
+  constructor(lease: LeaseRef, size: number, plan: ExtendPlan) {
+    this.lease = lease
+    this.#plan = plan
+    this.#size = size
+    this.#quorum = quorumOf(size)
+    if (size > 1) this.#trail = plan.trails.begin(lease.owner)
+  }
+
+  count(index: number, yes: boolean | undefined): void {
+    if (yes === undefined) return
+    if (!yes) this.#saidNo.push(index)
+    const repaired = this.#trail?.repaired.has(index) === true
+    if (yes && repaired) this.#recovered.push(index)
+    if (yes && !repaired) this.#proofs++
+    else this.#denials++
+    if (this.verdict === undefined) {
+      if (this.#proofs >= this.#quorum) this.verdict = { kind: 'held' }
+      else if (this.#denials > this.#size - this.#quorum) this.verdict = { kind: 'lost' }
+    }
+  }
+
+  /** All nodes have answered or failed. */
+  finish(): void {
+    const trail = this.#trail
+    if (trail === undefined) return
+    if (this.verdict?.kind === 'held' && !trail.over) {
+      for (const index of this.#recovered) if (!trail.repairing.has(index)) trail.repaired.delete(index)
+      for (const index of this.#saidNo) if (!trail.repairing.has(index)) this.#plan.repair(index, this.lease)
+    }
+    this.#plan.trails.done(this.lease.owner, trail)
+  }
+}

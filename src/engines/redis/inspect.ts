@@ -1,0 +1,121 @@
+import type { Clock } from '../../clock.ts'
+import type { LeaseInfo } from '../../engine.ts'
+import { EngineError } from '../../errors.ts'
+import { ask } from './ask.ts'
+import { slotOf } from './drivers/slot.ts'
+import { FENCE_PATTERN, resourceOfFence } from './keys.ts'
+import type { RedisNode } from './node.ts'
+import { quorumOf } from './votes.ts'
+
+interface InspectPlan {
+  readonly prefix: string
+  readonly clock: Clock
+  readonly timeoutMs: number
+  readonly resource: string | undefined
+}
+
+/** How many fence keys a node looks through at a time: a scan must not hold up the locks. */
+const SCAN_COUNT = 250
+
+/** Leases that a quorum of nodes agrees on. Every lease has a fence key, so those are what is looked for. */
+export async function* inspectQuorum(nodes: readonly RedisNode[], plan: InspectPlan): AsyncIterable<LeaseInfo> {
+  if (plan.resource !== undefined) {
+    yield* await leasesOf(nodes, [plan.resource], plan)
+    return
+  }
+  // A node may have missed a grant that a quorum holds, so N - q + 1 of them must be looked through to see all.
+  const seen = new Set<string>()
+  let looked = 0
+  for (const node of nodes) {
+    if (looked > nodes.length - quorumOf(nodes.length)) return
+    try {
+      for await (const page of fenceKeys(node)) {
+        const fresh = page
+          .map((key) => resourceOfFence(plan.prefix, key))
+          .filter((resource) => resource !== undefined)
+          .filter((resource) => !seen.has(resource))
+        for (const resource of fresh) seen.add(resource)
+        if (fresh.length > 0) yield* await leasesOf(nodes, [...new Set(fresh)].sort(), plan)
+      }
+      looked++
+    } catch (error) {
+      if (node === nodes.at(-1) && looked <= nodes.length - quorumOf(nodes.length)) {
+        throw new EngineError(`${node.label}: ${String(error)}`, [], { cause: error })
+      }
+    }
+  }
+}
+
+async function* fenceKeys(node: RedisNode): AsyncIterable<string[]> {
+  for (const master of await node.client.masters()) {
+    let cursor = '0'
+    do {
+      const command = ['SCAN', cursor, 'MATCH', FENCE_PATTERN, 'COUNT', String(SCAN_COUNT)]
+      const [next, keys] = (await master.run(command)) as [string, string[]]
+      cursor = String(next)
+      if (keys.length > 0) yield keys
+    } while (cursor !== '0')
+  }
+}
+
+async function leasesOf(
+  nodes: readonly RedisNode[],
+  resources: readonly string[],
+  plan: InspectPlan,
+): Promise<LeaseInfo[]> {
+  const answers: Awaited<ReturnType<typeof inspectNode>>[] = []
+  const causes: Error[] = []
+  await ask(nodes, {
+    clock: plan.clock,
+    timeoutMs: plan.timeoutMs,
+    send: (node) => inspectNode(node, resources),
+    heard: (_index, answer) => {
+      if (answer.kind === 'answer') answers.push(answer.value)
+      else causes.push(answer.cause)
+      return false
+    },
+  })
+  const quorum = quorumOf(nodes.length)
+  if (answers.length < quorum) {
+    throw new EngineError(`could not ask a quorum of nodes: ${causes[0]?.message}`, resources, { cause: causes[0] })
+  }
+  return resources.flatMap(
+    (resource, index) =>
+      agreed(
+        resource,
+        answers.map((answer) => answer[index]!),
+        quorum,
+      ) ?? [],
+  )
+}
+
+async function inspectNode(node: RedisNode, resources: readonly string[]): ReturnType<RedisNode['inspect']> {
+  if (!node.client.cluster || resources.length === 1) return node.inspect(node.keys(resources))
+  const one = async (resource: string): Promise<Awaited<ReturnType<RedisNode['inspect']>>> =>
+    node.inspect(node.keys([resource]))
+  const ordered = [...resources].sort((a, b) => slotOf(a) - slotOf(b))
+  const found = new Map(
+    await Promise.all(ordered.map(async (resource) => [resource, (await one(resource))[0]!] as const)),
+  )
+  return resources.map((resource) => found.get(resource)!)
+}
+
+/** The owner that a quorum of nodes names, the least time left among those that hold the lease up, its highest number. */
+function agreed(
+  resource: string,
+  answers: Awaited<ReturnType<RedisNode['inspect']>>,
+  quorum: number,
+): LeaseInfo | undefined {
+  const owners = new Set(answers.map(({ owner }) => owner).filter((owner) => owner !== ''))
+  for (const owner of owners) {
+    const votes = answers.filter((answer) => answer.owner === owner)
+    if (votes.length < quorum) continue
+    const times = votes.map(({ remainingMs }) => remainingMs ?? Infinity).sort((a, b) => b - a)
+    const remainingMs = times[quorum - 1]!
+    const fences = votes.map(({ fence }) => fence).sort((a, b) => a - b)
+    // The number that a quorum shares is the token; a node that was ahead may show more.
+    const token = fences.find((fence) => fences.filter((other) => other === fence).length >= quorum) ?? fences[0]!
+    return { resource, owner, token: BigInt(token), remainingMs: remainingMs === Infinity ? undefined : remainingMs }
+  }
+  return undefined
+}

@@ -1,0 +1,317 @@
+import type { Clock } from '../../clock.ts'
+import type {
+  Engine,
+  EngineLimits,
+  Extension,
+  Finding,
+  Grant,
+  Guarantees,
+  LeaseInfo,
+  LeaseRef,
+  LeaseRequest,
+  Refusal,
+  Release,
+  Watch,
+} from '../../engine.ts'
+import { EngineError, QuorumError, type NodeFailure } from '../../errors.ts'
+import { ask } from './ask.ts'
+import { checkRedis } from './doctor.ts'
+import { isPermanent } from './drivers/server-errors.ts'
+import { Election, type Outcome } from './election.ts'
+import { extendOnQuorum } from './extend.ts'
+import { inspectQuorum } from './inspect.ts'
+import { assertOneSlot } from './keys.ts'
+import { RedisNode, SittingOutError, type Granted, type KeySet, type Refused } from './node.ts'
+import { Trails } from './trails.ts'
+import { quorumOf } from './votes.ts'
+import { Wakeups } from './wakeups.ts'
+
+export interface QuorumOptions {
+  readonly name: 'redis' | 'redlock'
+  readonly guarantees: Guarantees
+  readonly limits: EngineLimits
+  readonly prefix: string
+  readonly clock: Clock
+  readonly restart: 'auto' | 'strict' | 'trust'
+  /** Undefined: a tenth of the ttl. */
+  readonly nodeTimeoutMs: number | undefined
+  /** Time a command may take longer because it waits for replicas. */
+  readonly replicaWaitMs: number
+}
+
+/** N independent Redis masters; one is the case N = 1 of the same protocol. */
+export class QuorumEngine implements Engine {
+  readonly name: string
+  readonly guarantees: Guarantees
+  readonly limits: EngineLimits
+  readonly #nodes: readonly RedisNode[]
+  readonly #options: QuorumOptions
+  readonly #clock: Clock
+  readonly #quorum: number
+  readonly #trails = new Trails()
+  readonly #wakeups: Wakeups
+  readonly #background = new Set<Promise<unknown>>()
+  /** The highest number seen on any node, for the next proposal. */
+  #highestFence = 0
+
+  constructor(nodes: readonly RedisNode[], options: QuorumOptions) {
+    this.name = options.name
+    this.guarantees = options.guarantees
+    this.limits = options.limits
+    this.#nodes = nodes
+    this.#options = options
+    this.#clock = options.clock
+    this.#quorum = quorumOf(nodes.length)
+    this.#wakeups = new Wakeups(nodes, options.clock)
+  }
+
+  async acquire(request: LeaseRequest): Promise<Grant | Refusal> {
+    const { owner, ttlMs } = request
+    const keys = this.#keys(request.resources)
+    const proposal = this.#proposal()
+    const stand = (): Promise<Outcome> =>
+      this.#elect(keys, owner, ttlMs, request.afterSplit, (node) => node.acquire(keys, owner, ttlMs, proposal))
+    let outcome = await stand()
+    if (outcome.token === undefined && (await this.#waiveSittingOut(outcome))) outcome = await stand()
+    if (outcome.token !== undefined) return { kind: 'granted', token: BigInt(outcome.token) }
+    return this.#refusal(outcome, request)
+  }
+
+  async handOver(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal> {
+    const keys = this.#keys(lease.resources)
+    const proposal = this.#proposal()
+    const outcome = await this.#elect(keys, next.owner, next.ttlMs, false, (node) =>
+      node.handOver(keys, lease.owner, next, proposal),
+    )
+    this.#trails.end(lease.owner)
+    // Where the hand-over may not have arrived, or all of it failed, the old owner's keys would stay for their ttl.
+    const leftovers = outcome.token === undefined ? [...this.#nodes.keys()] : outcome.unknown
+    for (const index of leftovers) this.#undo(index, keys, lease.owner)
+    if (outcome.token !== undefined) return { kind: 'granted', token: BigInt(outcome.token) }
+    if (outcome.refusals.length > this.#nodes.length - this.#quorum) return { kind: 'refused', reason: 'held' }
+    throw this.#failure(outcome.failures, lease.resources)
+  }
+
+  async extend(leases: readonly LeaseRef[]): Promise<readonly Extension[]> {
+    return extendOnQuorum(this.#nodes, leases, {
+      clock: this.#clock,
+      timeoutMs: this.#timeoutMs(Math.min(...leases.map(({ ttlMs }) => ttlMs))),
+      trails: this.#trails,
+      failure: (failures, lease) => this.#failure(failures, lease.resources),
+      repair: (index, lease) => this.#repair(index, lease),
+    })
+  }
+
+  async release(lease: LeaseRef): Promise<Release> {
+    const keys = this.#keys(lease.resources)
+    this.#trails.end(lease.owner)
+    const failures: NodeFailure[] = []
+    let ours = 0
+    let notOurs = 0
+    let awaited = false
+    await ask(this.#nodes, {
+      clock: this.#clock,
+      timeoutMs: this.#timeoutMs(lease.ttlMs),
+      send: (node) => this.#tracked(node.release(keys, lease.owner, lease.token)),
+      heard: (index, answer) => {
+        const node = this.#nodes[index]!
+        if (answer.kind === 'failed') failures.push({ node: node.label, cause: answer.cause })
+        else {
+          if (answer.value.ours) ours++
+          else notOurs++
+          if (answer.value.told > this.#wakeups.ownSubscriptions(index, keys.channels)) awaited = true
+        }
+        return ours >= this.#quorum || notOurs > this.#nodes.length - this.#quorum
+      },
+    })
+    if (ours >= this.#quorum) return { ours: true, awaited }
+    if (notOurs > this.#nodes.length - this.#quorum) return { ours: false, awaited }
+    throw this.#failure(failures, lease.resources)
+  }
+
+  watch(resources: readonly string[], freed: () => void): Watch {
+    return this.#wakeups.watch(this.#keys(resources).channels, freed)
+  }
+
+  inspect(resource?: string): AsyncIterable<LeaseInfo> {
+    const timeoutMs = this.#timeoutMs(NO_TTL_MS)
+    return inspectQuorum(this.#nodes, { prefix: this.#options.prefix, clock: this.#clock, timeoutMs, resource })
+  }
+
+  check(ttlMs: number): Promise<readonly Finding[]> {
+    return checkRedis({
+      clients: this.#nodes.map(({ client }) => client),
+      clock: this.#clock,
+      ttlMs,
+      driftMs: this.limits.driftMs(ttlMs),
+      restart: this.#options.restart,
+    })
+  }
+
+  async close(): Promise<void> {
+    await this.#wakeups.close()
+    // What is under way is bounded by the drivers; it is not worth more than a node's time.
+    await this.#inTime(Promise.all(this.#background)).catch(() => undefined)
+  }
+
+  async #elect(
+    keys: KeySet,
+    owner: string,
+    ttlMs: number,
+    inOrder: boolean,
+    acquire: (node: RedisNode) => Promise<Granted | Refused>,
+  ): Promise<Outcome> {
+    let state: 'open' | 'won' | 'lost' = 'open'
+    const trail = this.#nodes.length > 1 ? this.#trails.begin(owner) : undefined
+    const election = new Election({
+      nodes: this.#nodes,
+      clock: this.#clock,
+      timeoutMs: this.#timeoutMs(ttlMs),
+      inOrder,
+      acquire: (node) => this.#tracked(acquire(node)),
+      confirm: (node, token) => this.#tracked(node.confirm(keys, owner, token, ttlMs)),
+      late: (index) => {
+        if (state === 'lost' || trail?.over === true) this.#undo(index, keys, owner)
+      },
+      settled: () => {
+        if (trail !== undefined) this.#trails.done(owner, trail)
+      },
+    })
+    const outcome = await election.run()
+    this.#highestFence = Math.max(this.#highestFence, outcome.highestFence)
+    state = outcome.token === undefined ? 'lost' : 'won'
+    if (state === 'lost') await this.#withdraw(outcome, keys, owner)
+    return outcome
+  }
+
+  /**
+   * After a failed attempt: release wherever it was or may have been granted, never under the caller's abort signal.
+   * A node that said no did nothing and is left alone. Waits for the nodes that granted, so that the next attempt does
+   * not meet its own leftovers.
+   */
+  async #withdraw(outcome: Outcome, keys: KeySet, owner: string): Promise<void> {
+    for (const index of outcome.unknown) this.#undo(index, keys, owner)
+    const granted = outcome.granted.map((index) => this.#nodes[index]!)
+    if (granted.length === 0) return
+    await ask(granted, {
+      clock: this.#clock,
+      timeoutMs: this.#timeoutMs(NO_TTL_MS),
+      send: (node) => this.#tracked(node.release(keys, owner, 0n)),
+      heard: () => false,
+    })
+  }
+
+  /** Best effort, in the background: the key's ttl does the rest. */
+  #undo(index: number, keys: KeySet, owner: string): void {
+    this.#tracked(this.#nodes[index]!.release(keys, owner, 0n)).catch(() => undefined)
+  }
+
+  /** Puts a lost key back on a node, for those who ask it. It proves nothing about the lease. */
+  #repair(index: number, lease: LeaseRef): void {
+    const trail = this.#trails.begin(lease.owner)
+    trail.repairing.add(index)
+    trail.repaired.add(index)
+    const keys = this.#keys(lease.resources)
+    this.#tracked(this.#nodes[index]!.acquire(keys, lease.owner, lease.ttlMs, Number(lease.token)))
+      // Refused, sitting out or away: the next extension finds the key missing again and we try again.
+      .catch(() => undefined)
+      .finally(() => {
+        trail.repairing.delete(index)
+        if (trail.over) this.#undo(index, keys, lease.owner)
+        this.#trails.done(lease.owner, trail)
+      })
+  }
+
+  /** Lets nodes vote that restarted but have forgotten nothing. True if there were any. */
+  async #waiveSittingOut(outcome: Outcome): Promise<boolean> {
+    const sitting = outcome.failures.filter(({ cause }) => cause instanceof SittingOutError)
+    if (this.#options.restart !== 'auto' || sitting.length === 0) return false
+    // A node that has been in use carries a stamp. Where all nodes can be asked and none has one, nothing can have been
+    // forgotten: the deployment is new.
+    const stamps = await Promise.all(this.#nodes.map((node) => this.#inTime(node.stamped()))).catch(() => [true])
+    const isNew = !stamps.includes(true)
+    const nodes = this.#nodes.filter(({ label }) => sitting.some(({ node }) => node === label))
+    const waived = await Promise.all(
+      nodes.map(async (node) => {
+        // Not being allowed to ask, or no answer, is no reason to let it vote.
+        const waive = isNew || (await this.#inTime(node.forgetsNothing()).catch(() => false))
+        if (waive) await this.#inTime(node.stamp())
+        return waive
+      }),
+    ).catch((): boolean[] => [])
+    return waived.includes(true)
+  }
+
+  #refusal(outcome: Outcome, request: LeaseRequest): Refusal {
+    const size = this.#nodes.length
+    if (outcome.failures.length > size - this.#quorum) throw this.#failure(outcome.failures, request.resources)
+    const byHolder = new Map<string, number>()
+    for (const { holder } of outcome.refusals) byHolder.set(holder, (byHolder.get(holder) ?? 0) + 1)
+    const [holder, votes] = [...byHolder].reduce((most, entry) => (entry[1] > most[1] ? entry : most), ['', 0])
+    const mayHoldQuorum = outcome.granted.length === 0 && votes + outcome.unknown.length >= this.#quorum
+    if (request.afterSplit || !(votes >= this.#quorum || mayHoldQuorum))
+      return { kind: 'refused', reason: 'split', holder }
+    const remainingMs = this.#freeInMs(outcome)
+    return { kind: 'refused', reason: 'held', holder, ...(remainingMs === undefined ? {} : { remainingMs }) }
+  }
+
+  /** When so many locks have run out that a quorum is free. */
+  #freeInMs({ refusals, granted }: Outcome): number | undefined {
+    const times = [...granted.map(() => 0), ...refusals.map(({ remainingMs }) => remainingMs ?? Infinity)]
+    const freeMs = times.sort((a, b) => a - b)[this.#quorum - 1] ?? times.at(-1)
+    return freeMs === undefined || freeMs === Infinity ? undefined : freeMs
+  }
+
+  #failure(failures: readonly NodeFailure[], resources: readonly string[]): EngineError {
+    const transient = failures.filter(({ cause }) => !isPermanent(cause)).length > 0
+    if (this.#nodes.length === 1) {
+      const cause = failures[0]?.cause
+      return new EngineError(`${this.#nodes[0]!.label}: ${cause?.message ?? 'no answer'}`, resources, {
+        cause,
+        transient,
+      })
+    }
+    return new QuorumError(resources, { quorum: this.#quorum, size: this.#nodes.length, nodes: failures, transient })
+  }
+
+  #keys(resources: readonly string[]): KeySet {
+    const keys = this.#nodes[0]!.keys(resources)
+    if (resources.length > 1 && this.#nodes.some(({ client }) => client.cluster)) assertOneSlot(keys.pairs, resources)
+    return keys
+  }
+
+  /** Our wall clock in µs, or more if a node has: then all nodes come to the same number, even if theirs had drifted apart. */
+  #proposal(): number {
+    return Math.max(Math.round(this.#clock.wallMs() * 1000), this.#highestFence + 1)
+  }
+
+  /** Small against the ttl: a tenth, at least 50 ms (a busy machine), at most 2 s (nobody waits longer for a dead node). */
+  #timeoutMs(ttlMs: number): number {
+    const { nodeTimeoutMs, replicaWaitMs } = this.#options
+    return (nodeTimeoutMs ?? Math.min(Math.max(ttlMs / 10, 50), 2000)) + replicaWaitMs
+  }
+
+  #tracked<T>(work: Promise<T>): Promise<T> {
+    const settled = work.then(
+      () => undefined,
+      () => undefined,
+    )
+    this.#background.add(settled)
+    void settled.then(() => this.#background.delete(settled))
+    return work
+  }
+
+  /** A command that belongs to no lease, with a deadline all the same. */
+  #inTime<T>(work: Promise<T>): Promise<T> {
+    const timeoutMs = this.#timeoutMs(NO_TTL_MS)
+    return new Promise((resolve, reject) => {
+      const timer = this.#clock.timer(() => reject(new Error(`no answer within ${timeoutMs} ms`)), timeoutMs)
+      this.#tracked(work)
+        .then(resolve, reject)
+        .finally(() => timer.cancel())
+    })
+  }
+}
+
+/** For commands that belong to no lease: the time a node has, as if it were one of 10 s. */
+const NO_TTL_MS = 10_000

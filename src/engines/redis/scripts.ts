@@ -1,0 +1,182 @@
+import { createHash } from 'node:crypto'
+
+/**
+ * The protocol's steps, each atomic on its node, for one or more resources: all or none. A resource comes as two keys,
+ * L (the lock: value = owner, with a time to live) and F (the fence: a number that only grows, and outlives L).
+ *
+ * | script   | when                                     | answer                                                      |
+ * |----------|------------------------------------------|-------------------------------------------------------------|
+ * | acquire  | some L is another owner's                | `{0, highest F, that owner, longest time left or -1}`       |
+ * |          | every L is this owner's already          | `{1, highest F}`, nothing changes: the driver sent it twice |
+ * |          | otherwise                                | `{1, v}`: every L is the owner's, every F is v, v > every F |
+ * |          | the node restarted and must sit out      | `{-1, ms to go}`                                            |
+ * | confirm  | not every L is the owner's               | `{0}`                                                       |
+ * |          | some F is above t                        | `{2, highest F}`                                            |
+ * |          | otherwise                                | `{1}`: every F is t                                         |
+ * | extend   | for each lease: is every L its owner's?  | 1 (ttl set, F lifted to its token) or 0; never re-creates   |
+ * | release  |                                          | `{1 if every L was the owner's, how many were told}`        |
+ * | handOver | every L is the owner's                   | `{1, v}` for the next owner, otherwise `{0, 0, '', -1}`     |
+ */
+export interface Script {
+  readonly name: string
+  readonly text: string
+  readonly sha: string
+}
+
+function script(name: string, text: string): Script {
+  return { name, text, sha: createHash('sha1').update(text).digest('hex') }
+}
+
+/** Numbers are below 2^53 and must be written in full: Lua's own tostring goes over to 1e+15. */
+const NUMBER = `local function text(n) return string.format('%.0f', n) end
+local function number(key) return tonumber(redis.call('get', key) or 0) end
+`
+
+/**
+ * v := max(highest F + 1, proposal), with the proposal clamped to this node's clock, so that one client with a mad clock
+ * can't push the numbers away.
+ */
+const GRANT = `local function grant(count, highest, owner, ttl, proposal, clamp, fence_ttl)
+  local time = redis.call('time')
+  local now = time[1] * 1000000 + time[2]
+  local v = math.max(highest + 1, math.min(math.max(proposal, now - clamp), now + clamp))
+  for i = 1, count, 2 do
+    redis.call('set', KEYS[i], owner, 'px', ttl)
+    redis.call('set', KEYS[i + 1], text(v), 'px', fence_ttl)
+  end
+  return v
+end
+`
+
+/**
+ * KEYS: L and F of each resource, then the stamp. ARGV: owner, ttl, proposal, clamp, F's ttl, time to sit out.
+ * A granted repeat writes F again: only a write makes WAIT wait for the replicas, also after the driver reconnected.
+ */
+export const ACQUIRE = script(
+  'acquire',
+  `${NUMBER}${GRANT}local count = #KEYS - 1
+local stamp = KEYS[#KEYS]
+local owner, sit_out = ARGV[1], tonumber(ARGV[6])
+local run_id
+if sit_out > 0 then
+  local info = redis.call('info', 'server')
+  run_id = string.match(info, 'run_id:(%w+)')
+  local up = tonumber(string.match(info, 'uptime_in_seconds:(%d+)')) * 1000
+  if up < sit_out and redis.call('get', stamp) ~= run_id then return {-1, sit_out - up} end
+end
+local highest, mine, fresh, holder, left = 0, 0, false, nil, 0
+for i = 1, count, 2 do
+  local f = redis.call('get', KEYS[i + 1])
+  if f then highest = math.max(highest, tonumber(f)) else fresh = true end
+  local held = redis.call('get', KEYS[i])
+  if held == owner then
+    mine = mine + 2
+  elseif held then
+    holder = held
+    local ttl = redis.call('pttl', KEYS[i])
+    if ttl < 0 or left < 0 then left = -1 else left = math.max(left, ttl) end
+  end
+end
+if holder then return {0, text(highest), holder, left} end
+if mine == count then
+  for i = 2, count, 2 do redis.call('set', KEYS[i], text(highest), 'px', ARGV[5]) end
+  return {1, text(highest)}
+end
+if fresh and run_id then redis.call('set', stamp, run_id) end
+return {1, text(grant(count, highest, owner, ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]))}
+`,
+)
+
+/** KEYS: L and F of each resource. ARGV: owner, token, F's ttl. */
+export const CONFIRM = script(
+  'confirm',
+  `${NUMBER}local highest = 0
+for i = 1, #KEYS, 2 do
+  if redis.call('get', KEYS[i]) ~= ARGV[1] then return {0} end
+  highest = math.max(highest, number(KEYS[i + 1]))
+end
+if highest > tonumber(ARGV[2]) then return {2, text(highest)} end
+for i = 2, #KEYS, 2 do redis.call('set', KEYS[i], ARGV[2], 'px', ARGV[3]) end
+return {1}
+`,
+)
+
+/** KEYS: L and F of every resource of every lease. ARGV: F's ttl, then of each lease: how many resources, owner, ttl, token. */
+export const EXTEND = script(
+  'extend',
+  `${NUMBER}local answers, key = {}, 1
+for a = 2, #ARGV, 4 do
+  local last = key + 2 * tonumber(ARGV[a]) - 1
+  local ours = 1
+  for i = key, last, 2 do
+    if redis.call('get', KEYS[i]) ~= ARGV[a + 1] then ours = 0 end
+  end
+  if ours == 1 then
+    for i = key, last, 2 do
+      redis.call('pexpire', KEYS[i], ARGV[a + 2])
+      redis.call('set', KEYS[i + 1], text(math.max(number(KEYS[i + 1]), tonumber(ARGV[a + 3]))), 'px', ARGV[1])
+    end
+  end
+  answers[#answers + 1] = ours
+  key = last + 1
+end
+return answers
+`,
+)
+
+/**
+ * KEYS: L and F of each resource. ARGV: owner, token (0 after a failed attempt), F's ttl, 'publish' or 'spublish', then
+ * the channel of each resource. F is never touched under another owner: it may have voted for the number that is there.
+ */
+export const RELEASE = script(
+  'release',
+  `${NUMBER}local token = tonumber(ARGV[2])
+local ours, told = 1, 0
+for i = 1, #KEYS, 2 do
+  local held = redis.call('get', KEYS[i])
+  if held == ARGV[1] then redis.call('del', KEYS[i]) else ours = 0 end
+  if token > 0 and (not held or held == ARGV[1]) and number(KEYS[i + 1]) < token then
+    redis.call('set', KEYS[i + 1], ARGV[2], 'px', ARGV[3])
+  end
+  if held == ARGV[1] then told = math.max(told, redis.call(ARGV[4], ARGV[5 + (i - 1) / 2], '1')) end
+end
+return {ours, told}
+`,
+)
+
+/** KEYS: L and F of each resource. ARGV: owner, next owner, ttl, proposal, clamp, F's ttl. */
+export const HAND_OVER = script(
+  'handOver',
+  `${NUMBER}${GRANT}local highest, given = 0, 0
+for i = 1, #KEYS, 2 do
+  local held = redis.call('get', KEYS[i])
+  if held == ARGV[2] then given = given + 2 elseif held ~= ARGV[1] then return {0, 0, held or '', -1} end
+  highest = math.max(highest, number(KEYS[i + 1]))
+end
+if given == #KEYS then
+  for i = 2, #KEYS, 2 do redis.call('set', KEYS[i], text(highest), 'px', ARGV[6]) end
+  return {1, text(highest)}
+end
+return {1, text(grant(#KEYS, highest, ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]))}
+`,
+)
+
+/** KEYS: L and F of each resource. Answers owner (or ''), time left (-1 without end), and F of each. */
+export const INSPECT = script(
+  'inspect',
+  `local answers = {}
+for i = 1, #KEYS, 2 do
+  answers[#answers + 1] = {redis.call('get', KEYS[i]) or '', redis.call('pttl', KEYS[i]), redis.call('get', KEYS[i + 1]) or '0'}
+end
+return answers
+`,
+)
+
+/** KEYS: the stamp. Marks this run of the node as one that need not sit out. */
+export const STAMP = script(
+  'stamp',
+  `local run_id = string.match(redis.call('info', 'server'), 'run_id:(%w+)')
+redis.call('set', KEYS[1], run_id)
+return {1}
+`,
+)

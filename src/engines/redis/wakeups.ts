@@ -1,0 +1,164 @@
+import type { Clock, Timer } from '../../clock.ts'
+import type { Watch } from '../../engine.ts'
+import type { Subscriber } from './client.ts'
+import type { RedisNode } from './node.ts'
+import { quorumOf } from './votes.ts'
+
+/** A channel stays subscribed a while after its last watcher left: under contention the next one comes at once. */
+const LINGER_MS = 1000
+/** A node that is slow to confirm a subscription is polled instead; waiting longer would cost more than a poll. */
+const ARM_TIMEOUT_MS = 1000
+/** After the first node's message, how long the others' are waited for: an attempt before they are free too is wasted. */
+const GATHER_MS = 2
+
+interface Channel {
+  readonly watchers: Set<() => void>
+  /** True when enough nodes have confirmed that no release can go unnoticed. */
+  readonly armed: Promise<boolean>
+  readonly confirmed: Set<number>
+  /** Nodes that have told of a release since the watchers were last called. */
+  readonly told: Set<number>
+  gathering: Timer | undefined
+  lingering: Timer | undefined
+}
+
+/** Pub/sub over the nodes: releases are published on each, and a watcher is called when a quorum of them has told. */
+export class Wakeups {
+  readonly #nodes: readonly RedisNode[]
+  readonly #clock: Clock
+  readonly #quorum: number
+  readonly #channels = new Map<string, Channel>()
+  #subscribers: (Subscriber | undefined)[] | undefined
+  #closed = false
+
+  constructor(nodes: readonly RedisNode[], clock: Clock) {
+    this.#nodes = nodes
+    this.#clock = clock
+    this.#quorum = quorumOf(nodes.length)
+  }
+
+  watch(names: readonly string[], freed: () => void): Watch {
+    const channels = names.map((name) => this.#channel(name))
+    for (const channel of channels) {
+      channel.watchers.add(freed)
+      channel.lingering?.cancel()
+      channel.lingering = undefined
+    }
+    const armed = Promise.all(channels.map((channel) => channel.armed)).then((all) => all.every(Boolean))
+    const close = (): void => {
+      for (const [index, channel] of channels.entries()) {
+        channel.watchers.delete(freed)
+        if (channel.watchers.size === 0) this.#linger(names[index]!, channel)
+      }
+    }
+    return { armed, close }
+  }
+
+  /** How many of a release's listeners on this node are ourselves. */
+  ownSubscriptions(index: number, names: readonly string[]): number {
+    return names.some((name) => this.#channels.get(name)?.confirmed.has(index) === true) ? 1 : 0
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    for (const channel of this.#channels.values()) {
+      channel.gathering?.cancel()
+      channel.lingering?.cancel()
+    }
+    this.#channels.clear()
+    await Promise.all((this.#subscribers ?? []).map((subscriber) => subscriber?.close().catch(() => undefined)))
+  }
+
+  #channel(name: string): Channel {
+    const known = this.#channels.get(name)
+    if (known !== undefined) return known
+    const confirmed = new Set<number>()
+    const channel: Channel = {
+      watchers: new Set(),
+      armed: this.#arm(name, confirmed),
+      confirmed,
+      told: new Set(),
+      gathering: undefined,
+      lingering: undefined,
+    }
+    this.#channels.set(name, channel)
+    // A channel that could not be armed is forgotten, so that the next watcher tries anew.
+    void channel.armed.then((armed) => {
+      if (!armed && this.#channels.get(name) === channel) this.#channels.delete(name)
+    })
+    return channel
+  }
+
+  /** Whoever releases a lease reaches a quorum of nodes; so do we, and the two have one in common. */
+  #arm(name: string, confirmed: Set<number>): Promise<boolean> {
+    const subscribers = this.#open()
+    return new Promise((resolve) => {
+      let left = subscribers.length
+      const timer = this.#clock.timer(() => resolve(false), ARM_TIMEOUT_MS)
+      const settle = (): void => {
+        left--
+        if (confirmed.size < this.#quorum && left > 0) return
+        timer.cancel()
+        resolve(confirmed.size >= this.#quorum)
+      }
+      for (const [index, subscriber] of subscribers.entries()) {
+        if (subscriber === undefined) {
+          settle()
+          continue
+        }
+        subscriber
+          .subscribe(name, () => this.#told(name, index))
+          .then(
+            () => {
+              confirmed.add(index)
+              settle()
+            },
+            () => settle(),
+          )
+      }
+    })
+  }
+
+  #open(): (Subscriber | undefined)[] {
+    this.#subscribers ??= this.#nodes.map((node, index) => {
+      const subscriber = node.client.subscriber()
+      subscriber?.onGap(() => {
+        for (const name of this.#channels.keys()) this.#told(name, index, true)
+      })
+      return subscriber
+    })
+    return this.#subscribers
+  }
+
+  #told(name: string, index: number, atOnce = false): void {
+    const channel = this.#channels.get(name)
+    if (channel === undefined) return
+    channel.told.add(index)
+    if (atOnce || channel.told.size >= this.#quorum) return this.#call(channel)
+    channel.gathering ??= this.#clock.timer(() => this.#call(channel), GATHER_MS)
+  }
+
+  #call(channel: Channel): void {
+    channel.gathering?.cancel()
+    channel.gathering = undefined
+    channel.told.clear()
+    for (const freed of channel.watchers) freed()
+  }
+
+  #linger(name: string, channel: Channel): void {
+    channel.lingering?.cancel()
+    channel.lingering = this.#clock.timer(
+      () => {
+        if (this.#closed || channel.watchers.size > 0) return
+        channel.gathering?.cancel()
+        if (this.#channels.get(name) === channel) this.#channels.delete(name)
+        for (const index of channel.confirmed) {
+          // A subscription that can't be ended ends with its connection.
+          this.#subscribers?.[index]?.unsubscribe(name).catch(() => undefined)
+        }
+      },
+      LINGER_MS,
+      true,
+    )
+  }
+}

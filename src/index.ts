@@ -1,0 +1,20 @@
+export { createLocks, type Locks } from './locks.ts'
+export type { Lease } from './lease.ts'
+export type { LeaseOptions, LocksOptions, WaitOptions } from './options.ts'
+export type { ElectOptions } from './elect.ts'
+export type { OnceOptions, OnceOutcome } from './once.ts'
+export type { Duration } from './duration.ts'
+export type { LockEvent, Observer } from './events.ts'
+export type * from './engine.ts'
+export type { Clock, Timer } from './clock.ts'
+export type { Random } from './random.ts'
+export {
+  EngineError,
+  HeldError,
+  LeaseLostError,
+  QuorumError,
+  StaleTokenError,
+  WaitTimeoutError,
+  type LossReason,
+  type NodeFailure,
+} from './errors.ts'

@@ -1,0 +1,160 @@
+import { systemClock, type Clock } from './clock.ts'
+import { durationMs, shown, type Duration } from './duration.ts'
+import type { Engine } from './engine.ts'
+import type { Observer } from './events.ts'
+import { MIN_TTL_MS } from './lease.ts'
+import { systemRandom, type Random } from './random.ts'
+
+export interface LeaseOptions {
+  /** How long a lease lasts unless it is renewed. Default 30 s. */
+  ttl?: Duration
+  /** Renew in the background while the lease is held. Default true. */
+  renew?: boolean
+  /** The lease ends after this time even if it could still be renewed. Default: never. */
+  maxHold?: Duration
+}
+
+export interface WaitOptions extends LeaseOptions {
+  /** How long to wait for a resource that someone else holds; 0 not at all, Infinity for ever. Default 10 s. */
+  wait?: Duration
+  /** Ends the wait: the call rejects with the signal's reason. */
+  signal?: AbortSignal
+}
+
+export interface LocksOptions extends LeaseOptions {
+  wait?: Duration
+  /** Who we are, for people who look at the locks; stands behind the random part of the owner. Default `host:pid`. */
+  label?: string
+  /** A release may pass the lease straight on to the next waiter in this process, so often and so long in a row. */
+  handOver?: { count?: number; time?: Duration }
+  /** Is told everything that happens. */
+  observe?: Observer
+  clock?: Clock
+  random?: Random
+}
+
+export interface LeaseTerms {
+  readonly ttlMs: number
+  readonly renew: boolean
+  readonly maxHoldMs: number
+}
+
+export interface WaitTerms extends LeaseTerms {
+  readonly waitMs: number
+  readonly signal: AbortSignal | undefined
+}
+
+export interface Settings {
+  readonly defaults: WaitTerms
+  readonly label: string | undefined
+  readonly handOver: { readonly count: number; readonly timeMs: number }
+  readonly observe: Observer | undefined
+  readonly clock: Clock
+  readonly random: Random
+}
+
+/** Ten seconds: longer than a usual critical section, shorter than a usual request's time-out. */
+const DEFAULT_WAIT_MS = 10_000
+const DEFAULT_TTL_MS = 30_000
+/** Enough to make local contention cost one round trip a section, few enough that other processes wait milliseconds. */
+const DEFAULT_HAND_OVERS = { count: 8, timeMs: 100 }
+
+/** A name is for people and keys; longer ones are data. Counted in bytes of UTF-8. */
+const MAX_RESOURCE_BYTES = 1024
+/** One script takes all of them on a server that serves nobody else meanwhile. */
+const MAX_RESOURCES = 100
+const MAX_LABEL_LENGTH = 200
+
+export function locksSettings(options: LocksOptions, engine: Engine): Settings {
+  objectOrThrow(options, 'options')
+  const clock = options.clock ?? systemClock
+  const { count = DEFAULT_HAND_OVERS.count, time = DEFAULT_HAND_OVERS.timeMs } = options.handOver ?? {}
+  if (!Number.isInteger(count) || count < 0) {
+    throw new RangeError(`handOver.count: expected a whole number from 0 on, got ${shown(count)}`)
+  }
+  if (options.observe !== undefined && typeof options.observe !== 'function') {
+    throw new TypeError(`observe: expected a function, got ${shown(options.observe)}`)
+  }
+  const none: WaitTerms = {
+    ttlMs: DEFAULT_TTL_MS,
+    renew: true,
+    maxHoldMs: Infinity,
+    waitMs: DEFAULT_WAIT_MS,
+    signal: undefined,
+  }
+  return {
+    defaults: waitTerms({ ttl: Math.min(DEFAULT_TTL_MS, engine.limits.maxTtlMs), ...options }, none, engine),
+    label: options.label === undefined ? undefined : labelOrThrow(options.label),
+    handOver: { count, timeMs: durationMs(time, 'handOver.time') },
+    observe: options.observe,
+    clock,
+    random: options.random ?? systemRandom,
+  }
+}
+
+export function waitTerms(options: WaitOptions, defaults: WaitTerms, engine: Engine): WaitTerms {
+  objectOrThrow(options, 'options')
+  const { ttl, renew, maxHold, wait, signal } = options
+  if (renew !== undefined && typeof renew !== 'boolean') {
+    throw new TypeError(`renew: expected true or false, got ${shown(renew)}`)
+  }
+  if (signal !== undefined && !(signal instanceof AbortSignal)) {
+    throw new TypeError(`signal: expected an AbortSignal, got ${shown(signal)}`)
+  }
+  return {
+    ttlMs:
+      ttl === undefined ? defaults.ttlMs : durationMs(ttl, 'ttl', { minMs: MIN_TTL_MS, maxMs: engine.limits.maxTtlMs }),
+    renew: renew ?? defaults.renew,
+    maxHoldMs:
+      maxHold === undefined ? defaults.maxHoldMs : durationMs(maxHold, 'maxHold', { minMs: 1, maxMs: Infinity }),
+    waitMs: wait === undefined ? defaults.waitMs : durationMs(wait, 'wait', { maxMs: Infinity }),
+    signal: signal ?? defaults.signal,
+  }
+}
+
+/** Sorted and without repetition, so that two requests for the same resources look the same on every server. */
+export function resourceNames(given: string | readonly string[]): readonly string[] {
+  if (typeof given === 'string') return [resourceOrThrow(given)]
+  if (!Array.isArray(given))
+    throw new TypeError(`resource: expected a string or an array of strings, got ${shown(given)}`)
+  if (given.length === 0 || given.length > MAX_RESOURCES) {
+    throw new RangeError(`resource: expected 1 to ${MAX_RESOURCES} names, got ${given.length}`)
+  }
+  return [...new Set(given.map(resourceOrThrow))].sort()
+}
+
+function resourceOrThrow(name: unknown): string {
+  if (typeof name !== 'string') throw new TypeError(`resource: expected a string, got ${shown(name)}`)
+  if (name === '') throw new RangeError('resource: expected a name, got an empty string')
+  // eslint-disable-next-line no-control-regex -- control characters are what it looks for
+  if (/[\u0000-\u001f\u007f]/.test(name)) {
+    throw new RangeError(
+      `resource: expected a name without control characters, got ${JSON.stringify(name.slice(0, 60))}`,
+    )
+  }
+  // A character takes up to three bytes a UTF-16 unit, so only long names need counting.
+  if (name.length * 3 > MAX_RESOURCE_BYTES && Buffer.byteLength(name) > MAX_RESOURCE_BYTES) {
+    throw new RangeError(`resource: expected at most ${MAX_RESOURCE_BYTES} bytes, got ${Buffer.byteLength(name)}`)
+  }
+  if (LONE_SURROGATE.test(name)) {
+    throw new RangeError(`resource: expected well-formed Unicode, got ${JSON.stringify(name.slice(0, 60))}`)
+  }
+  return name
+}
+
+/** Half a character: every one becomes the same replacement character in UTF-8, so that two names would be one. */
+const LONE_SURROGATE = /\p{Surrogate}/u
+
+function labelOrThrow(label: unknown): string {
+  // eslint-disable-next-line no-control-regex -- control characters are what it looks for
+  if (typeof label === 'string' && label.length <= MAX_LABEL_LENGTH && !/[\u0000-\u001f\u007f]/.test(label))
+    return label
+  throw new TypeError(
+    `label: expected a string of at most ${MAX_LABEL_LENGTH} printable characters, got ${shown(label)}`,
+  )
+}
+
+function objectOrThrow(value: unknown, name: string): void {
+  if (typeof value !== 'object' || value === null)
+    throw new TypeError(`${name}: expected an object, got ${shown(value)}`)
+}

@@ -1,0 +1,249 @@
+import { elapsedMs, instant, sleep, type Clock, type Instant, type Timer } from './clock.ts'
+import type { Engine, Refusal, Watch } from './engine.ts'
+import { EngineError, WaitTimeoutError } from './errors.ts'
+import { tell, type Observer } from './events.ts'
+import type { Chain, Lease, LeaseRecord } from './lease.ts'
+import type { WaitTerms } from './options.ts'
+import type { Random } from './random.ts'
+
+/** An attempt that was granted: not yet a lease in anyone's hands. */
+export interface Won {
+  readonly kind: 'won'
+  readonly resources: readonly string[]
+  readonly owner: string
+  readonly token: bigint
+  readonly ttlMs: number
+  readonly since: Instant
+  readonly chain: Chain | undefined
+}
+
+/** What a waiter needs of the locks it waits for. */
+export interface WaitHost {
+  readonly engine: Engine
+  readonly clock: Clock
+  readonly random: Random
+  readonly observer: Observer | undefined
+  /** One attempt on the servers; rejects with `EngineError`. */
+  attempt(resources: readonly string[], ttlMs: number): Promise<Won | Refusal>
+  /** A place in the servers' own queue, until it is our turn; rejects with `EngineError` or when the signal aborts. */
+  enqueue(resources: readonly string[], ttlMs: number, signal: AbortSignal): Promise<Won>
+  /** A lease of this very process that stands in the way: no need to ask a server. */
+  heldHere(resources: readonly string[]): LeaseRecord | undefined
+  admit(won: Won, terms: WaitTerms, waitedMs: number): Lease
+  /** Releases what nobody wants any more, in the background. */
+  giveBack(won: Won): void
+  /** The waiter is done and no attempt of it is under way. */
+  left(waiter: Waiter): void
+}
+
+/** Without a wake-up we ask again after 50 ms, then twice that, up to a second, each time somewhere in between. */
+const POLL_MS = { first: 50, most: 1000 }
+
+/** One call of `acquire`, from its place in the line until it has the lease or gives up. */
+export class Waiter {
+  readonly resources: readonly string[]
+  readonly terms: WaitTerms
+  readonly lease: Promise<Lease>
+  readonly #host: WaitHost
+  readonly #began: Instant
+  readonly #deadline: Timer | undefined
+  readonly #abort = (): void => this.cancel(this.terms.signal?.reason)
+  #resolve!: (lease: Lease) => void
+  #reject!: (reason: unknown) => void
+  #settled = false
+  #running = false
+  /** A release of this process is passing its lease on to us. */
+  #claimed = false
+  #woken = false
+  #endSleep: (() => void) | undefined
+  /** Ends our place in the servers' queue. */
+  #cancelled: AbortController | undefined
+  #notBeforeMs = 0
+  #failure: EngineError | undefined
+  #holder: string | undefined
+
+  constructor(resources: readonly string[], terms: WaitTerms, host: WaitHost) {
+    this.resources = resources
+    this.terms = terms
+    this.#host = host
+    this.#began = instant(host.clock)
+    this.lease = new Promise((resolve, reject) => {
+      this.#resolve = resolve
+      this.#reject = reject
+    })
+    if (terms.waitMs < Infinity) this.#deadline = host.clock.timer(() => this.#checkDeadline(), terms.waitMs)
+    terms.signal?.addEventListener('abort', this.#abort)
+  }
+
+  /** It is first in line: from now on it makes the attempts. */
+  first(): void {
+    this.#running = true
+    // Never rejects: every failure ends in `cancel`.
+    void this.#run()
+  }
+
+  /** Gives up at once for the caller; an attempt under way is still waited for and undone. */
+  cancel(reason: unknown): void {
+    if (!this.#settle()) return
+    this.#reject(reason)
+    this.#cancelled?.abort(reason)
+    if (this.#running) this.wake()
+    else this.#host.left(this)
+  }
+
+  /** The resource may be free. With a delay, others get their turn first. */
+  wake(delayMs = 0): void {
+    if (delayMs > 0) this.#notBeforeMs = this.#host.clock.monotonicMs() + delayMs
+    this.#woken = true
+    this.#endSleep?.()
+  }
+
+  /** Keeps the waiter from making attempts, if it makes none now, until `accept` or `resume`. */
+  claim(): boolean {
+    if (this.#settled || this.#claimed || this.#endSleep === undefined) return false
+    this.#claimed = true
+    return true
+  }
+
+  accept(won: Won): void {
+    this.#won(won)
+    this.resume()
+  }
+
+  resume(): void {
+    this.#claimed = false
+    this.wake()
+  }
+
+  async #run(): Promise<void> {
+    const { engine } = this.#host
+    let watch: Watch | undefined
+    let armed = false
+    let polls = 0
+    try {
+      while (!this.#settled) {
+        const here = this.#host.heldHere(this.resources)
+        if (here !== undefined) {
+          // Its end wakes us; the time is for the case that it ends by itself.
+          await this.#sleep(here.remainingMs() + 1)
+          continue
+        }
+        await this.#courtesy()
+        this.#woken = false
+        const pauseMs = await this.#try(polls++)
+        if (this.#settled) break
+        if (engine.enqueue !== undefined && this.#failure === undefined) {
+          this.#tellWaiting(Infinity)
+          await this.#queue()
+          continue
+        }
+        if (watch === undefined && engine.watch !== undefined) {
+          // Armed first, then tried again: a release between a failed attempt and the subscription would go unnoticed.
+          watch = engine.watch(this.resources, () => this.wake())
+          armed = await watch.armed
+          if (armed) continue
+        }
+        const sleepMs = armed ? pauseMs : Math.min(pauseMs, this.#backoffMs(polls))
+        if (observer !== undefined) {
+          tell(observer, {
+            type: 'waiting',
+            resources: this.resources,
+            holder: this.#holder,
+            atMostMs: sleepMs,
+          })
+        }
+        await this.#sleep(sleepMs)
+      }
+    } catch (error) {
+      this.cancel(error)
+    } finally {
+      watch?.close()
+      this.#host.left(this)
+    }
+  }
+
+  /** One attempt. Answers how long to sleep at most before the next. */
+  async #try(polls: number): Promise<number> {
+    const outcome = await this.#host.attempt(this.resources, this.terms.ttlMs).catch((error: unknown) => {
+      if (error instanceof EngineError && error.transient) return error
+      throw error
+    })
+    if (outcome instanceof EngineError) {
+      this.#failure = outcome
+      return this.#backoffMs(polls)
+    }
+    if (outcome.kind === 'won') {
+      this.#won(outcome)
+      return 0
+    }
+    this.#failure = undefined
+    this.#holder = outcome.holder
+    if (outcome.reason === 'split' || outcome.remainingMs === undefined) return this.#backoffMs(polls)
+    // A lease that nobody renews ends then. A little later each, so that a thousand waiters don't all come at once.
+    const spreadMs = Math.min(outcome.remainingMs * 0.05, 20)
+    return outcome.remainingMs + 1 + this.#host.random.fraction() * spreadMs
+  }
+
+  async #queue(): Promise<void> {
+    this.#cancelled = new AbortController()
+    try {
+      this.#won(await this.#host.enqueue(this.resources, this.terms.ttlMs, this.#cancelled.signal))
+    } catch (error) {
+      if (this.#settled) return
+      if (!(error instanceof EngineError && error.transient)) throw error
+      this.#failure = error
+    }
+  }
+
+  #tellWaiting(atMostMs: number): void {
+    const { observer } = this.#host
+    if (observer !== undefined)
+      tell(observer, { type: 'waiting', resources: this.resources, holder: this.#holder, atMostMs })
+  }
+
+  #won(won: Won): void {
+    if (this.#settle()) this.#resolve(this.#host.admit(won, this.terms, elapsedMs(this.#host.clock, this.#began)))
+    else this.#host.giveBack(won)
+  }
+
+  #settle(): boolean {
+    if (this.#settled) return false
+    this.#settled = true
+    this.#deadline?.cancel()
+    this.terms.signal?.removeEventListener('abort', this.#abort)
+    return true
+  }
+
+  #checkDeadline(): void {
+    this.cancel(this.#failure ?? new WaitTimeoutError(this.resources, this.terms.waitMs, this.#holder))
+  }
+
+  #backoffMs(polls: number): number {
+    const mostMs = Math.min(POLL_MS.first * 2 ** Math.min(polls, 10), POLL_MS.most)
+    return mostMs * (0.5 + 0.5 * this.#host.random.fraction())
+  }
+
+  /** Sleeps until woken, and while a hand-over to us is under way. */
+  async #sleep(delayMs: number): Promise<void> {
+    const { clock } = this.#host
+    do {
+      if (!this.#woken && !this.#settled) {
+        const ms = this.#claimed ? Infinity : delayMs
+        await new Promise<void>((resolve) => {
+          const timer = ms === Infinity ? undefined : clock.timer(resolve, ms)
+          this.#endSleep = () => {
+            timer?.cancel()
+            resolve()
+          }
+        })
+        this.#endSleep = undefined
+      }
+      this.#woken = false
+    } while (this.#claimed && !this.#settled)
+  }
+
+  async #courtesy(): Promise<void> {
+    const waitMs = this.#notBeforeMs - this.#host.clock.monotonicMs()
+    if (waitMs > 0) await sleep(this.#host.clock, waitMs)
+  }
+}

@@ -1,0 +1,186 @@
+import { execFile, spawn, type ChildProcess } from 'node:child_process'
+import { isGone, isStopped, listensOn, processTree, signalAll } from './process-tree.ts'
+import { removeFolder, serverUser } from './temporary-folder.ts'
+import { until } from './until.ts'
+
+const logTailChars = 8_000
+// Long enough for a busy machine to flush a small data folder; a server that takes longer hangs.
+const graceMs = 5_000
+
+export interface Command {
+  path: string
+  args: readonly string[]
+  env?: Record<string, string>
+  cwd?: string
+}
+
+export interface ServerPlan {
+  /** Named by errors. */
+  name: string
+  /** The server's own temporary folder, removed when it is stopped. */
+  folder: string
+  command: Command
+  /** The port by which clients reach it. */
+  port: number
+  /** Asks the server whether it serves. Exceptions count as no. */
+  ready: () => Promise<boolean>
+  readyWithinMs?: number
+  stopSignal?: NodeJS.Signals
+}
+
+/** The server ended before it was ready, most likely because another process took its port. */
+export class EarlyExit extends Error {}
+
+const running = new Set<ChildProcess>()
+
+process.on('exit', () => {
+  for (const child of running) child.kill('SIGKILL')
+})
+
+/** One server process that tests can freeze, kill and start again. */
+export class Server implements AsyncDisposable {
+  readonly #plan: ServerPlan
+  #child: ChildProcess | undefined
+  #exited: Promise<void> = Promise.resolve()
+  #log = ''
+  #stopped = false
+
+  private constructor(plan: ServerPlan) {
+    this.#plan = plan
+  }
+
+  static async start(plan: ServerPlan): Promise<Server> {
+    const server = new Server(plan)
+    try {
+      await server.#launch()
+    } catch (error) {
+      await server.stop()
+      throw error
+    }
+    return server
+  }
+
+  get name(): string {
+    return this.#plan.name
+  }
+
+  /** Throws when the server does not run. */
+  get pid(): number {
+    const pid = this.#child?.pid
+    if (pid === undefined) throw new Error(`${this.name} is not running`)
+    return pid
+  }
+
+  get isRunning(): boolean {
+    return this.#child !== undefined
+  }
+
+  /** The last lines that the server printed. */
+  get log(): string {
+    return this.#log
+  }
+
+  /** Returns when the kernel has stopped every thread: a signal alone may be delivered later. */
+  async freeze(): Promise<void> {
+    // The parent first, so that it makes no further children meanwhile.
+    process.kill(this.pid, 'SIGSTOP')
+    await until(() => isStopped(this.pid), { what: `${this.name} is frozen` })
+    const tree = processTree(this.pid)
+    signalAll(tree, 'SIGSTOP')
+    await until(() => tree.every((pid) => isGone(pid) || isStopped(pid)), { what: `${this.name} is frozen whole` })
+  }
+
+  async thaw(): Promise<void> {
+    signalAll(processTree(this.pid), 'SIGCONT')
+    await until(() => !isStopped(this.pid), { what: `${this.name} runs again` })
+  }
+
+  /** A crash: nothing is flushed, nobody is told. Data and port stay for `restart`. */
+  async kill(): Promise<void> {
+    const child = this.#child
+    if (child === undefined) return
+    const tree = processTree(this.pid)
+    child.kill('SIGKILL')
+    signalAll(tree, 'SIGKILL')
+    await this.#exited
+    await until(() => tree.every(isGone), { what: `${this.name} is dead` })
+  }
+
+  /** Starts again with the same command, ending the server first where it runs. */
+  async restart(prepare: () => void | Promise<void> = () => undefined): Promise<void> {
+    if (this.#stopped) throw new Error(`${this.name} was stopped for good`)
+    await this.#end()
+    await prepare()
+    await this.#launch()
+  }
+
+  /** Ends the server and removes its folder. */
+  async stop(): Promise<void> {
+    this.#stopped = true
+    await this.#end()
+    removeFolder(this.#plan.folder)
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop()
+  }
+
+  async #launch(): Promise<void> {
+    const { command, name, port, ready, readyWithinMs = 20_000 } = this.#plan
+    const child = spawn(command.path, command.args, {
+      ...serverUser(),
+      cwd: command.cwd ?? this.#plan.folder,
+      env: { ...process.env, ...command.env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    })
+    this.#child = child
+    running.add(child)
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.setEncoding('utf8').on('data', (text: string) => {
+        this.#log = (this.#log + text).slice(-logTailChars)
+      })
+    }
+    let ended: string | undefined
+    this.#exited = new Promise((resolve) => {
+      const end = (how: string): void => {
+        ended = how
+        running.delete(child)
+        this.#child = undefined
+        resolve()
+      }
+      child.once('error', (error) => end(error.message))
+      child.once('exit', (code, signal) => end(`exit ${signal ?? code}`))
+    })
+    try {
+      const isUp = async (): Promise<boolean> => ended !== undefined || (listensOn(this.pid, port) && ready())
+      await until(isUp, { what: `${name} is ready`, withinMs: readyWithinMs })
+    } catch (error) {
+      throw new Error(`${name} does not get ready; its log ends with:\n${this.#log}`, {
+        cause: error,
+      })
+    }
+    if (ended !== undefined) throw new EarlyExit(`${name} ended (${ended}); its log ends with:\n${this.#log}`)
+  }
+
+  async #end(): Promise<void> {
+    const child = this.#child
+    if (child === undefined) return
+    child.kill(this.#plan.stopSignal ?? 'SIGTERM')
+    // A frozen server would keep the signal for later.
+    signalAll(processTree(this.pid), 'SIGCONT')
+    const timer = setTimeout(() => void this.kill(), graceMs)
+    await this.#exited
+    clearTimeout(timer)
+  }
+}
+
+/** Runs a program to its end as the servers' user, and returns what it printed. */
+export async function runTool({ path, args, env, cwd }: Command): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const options = { ...serverUser(), env: { ...process.env, ...env }, maxBuffer: 16 * 1024 * 1024 }
+    execFile(path, [...args], cwd === undefined ? options : { ...options, cwd }, (error, stdout, stderr) => {
+      if (error === null) resolve(stdout)
+      else reject(new Error(`${path} ${args.join(' ')}: ${stdout}${stderr}`.trim(), { cause: error }))
+    })
+  })
+}

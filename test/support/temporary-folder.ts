@@ -1,0 +1,42 @@
+import { chownSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+
+/** nobody: PostgreSQL refuses root, and the other servers need no more. */
+const nobody = 65_534
+
+const live = new Set<string>()
+
+process.on('exit', () => {
+  for (const folder of live) rmSync(folder, { recursive: true, force: true })
+})
+
+/** The user that servers run as: nobody when the tests run as root, otherwise whoever runs them. */
+export function serverUser(): { uid?: number; gid?: number } {
+  return process.getuid?.() === 0 ? { uid: nobody, gid: nobody } : {}
+}
+
+/** A new empty folder that the server's user may write into. */
+export function createFolder(name: string): string {
+  const folder = mkdtempSync(path.join(tmpdir(), `ringfence-${name}-`))
+  live.add(folder)
+  giveToServer(folder)
+  return folder
+}
+
+/** Makes a folder, or makes it new. */
+export function emptyFolder(folder: string): void {
+  rmSync(folder, { recursive: true, force: true })
+  mkdirSync(folder)
+  giveToServer(folder)
+}
+
+export function giveToServer(file: string): void {
+  const { uid, gid } = serverUser()
+  if (uid !== undefined && gid !== undefined) chownSync(file, uid, gid)
+}
+
+export function removeFolder(folder: string): void {
+  rmSync(folder, { recursive: true, force: true, maxRetries: 3 })
+  live.delete(folder)
+}
