@@ -144,14 +144,7 @@ export class Waiter {
           if (armed) continue
         }
         const sleepMs = armed ? pauseMs : Math.min(pauseMs, this.#backoffMs(polls))
-        if (observer !== undefined) {
-          tell(observer, {
-            type: 'waiting',
-            resources: this.resources,
-            holder: this.#holder,
-            atMostMs: sleepMs,
-          })
-        }
+        this.#tellWaiting(sleepMs)
         await this.#sleep(sleepMs)
       }
     } catch (error) {
