@@ -18,15 +18,24 @@ export interface Instant {
   readonly wallMs: number
 }
 
-/** setTimeout fires at once for longer delays; whoever waits longer looks at the clock again and waits on. */
+/** setTimeout fires at once for longer delays, so longer ones are waited for in pieces. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 
 export const systemClock: Clock = {
   monotonicMs: () => performance.now(),
   wallMs: () => Date.now(),
   timer(callback, delayMs, background = false) {
-    const handle = setTimeout(callback, Math.min(Math.max(delayMs, 0), LONGEST_TIMER_MS))
-    if (background) handle.unref()
+    let leftMs = delayMs
+    const wait = (): NodeJS.Timeout => {
+      const pieceMs = Math.min(Math.max(leftMs, 0), LONGEST_TIMER_MS)
+      leftMs -= pieceMs
+      const next = setTimeout(leftMs > 0 ? again : callback, pieceMs)
+      return background ? next.unref() : next
+    }
+    const again = (): void => {
+      handle = wait()
+    }
+    let handle = wait()
     return { cancel: () => clearTimeout(handle) }
   },
 }

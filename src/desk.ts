@@ -27,9 +27,11 @@ export class Desk implements WaitHost, LeaseDesk {
   readonly #queue = new Queue<Waiter>()
   /** The lease of this process on a resource. */
   readonly #here = new Map<string, LeaseRecord>()
-  readonly #background = new Set<Promise<unknown>>()
   readonly #handles = new FinalizationRegistry<LeaseRecord>((record) => this.#abandoned(record))
   #closed = false
+  /** Attempts and releases under way. */
+  #busy = 0
+  #whenIdle: (() => void) | undefined
 
   constructor(engine: Engine, settings: Settings) {
     this.engine = engine
@@ -69,10 +71,10 @@ export class Desk implements WaitHost, LeaseDesk {
     }
     for (const record of this.#keeper.records) {
       this.#keeper.end(record, 'closed')
-      this.#inBackground(this.release(record).catch(() => undefined))
+      this.#quietly(record)
     }
     this.#keeper.close()
-    while (this.#background.size > 0) await Promise.all(this.#background)
+    while (this.#busy > 0) await new Promise<void>((resolve) => (this.#whenIdle = resolve))
     await this.engine.close()
   }
 
@@ -91,12 +93,17 @@ export class Desk implements WaitHost, LeaseDesk {
 
   /** Stops renewing and leaves the lease to run out after `ttlMs`. */
   async leave(lease: Lease, ttlMs: number): Promise<void> {
-    await lease.extend(ttlMs)
     const record = this.#here.get(lease.resources[0]!)
     if (record?.owner !== lease.owner) return
-    this.#handles.unregister(record)
-    this.#keeper.end(record, 'released')
-    record.releasing = Promise.resolve(true)
+    record.renew = false
+    try {
+      await lease.extend(ttlMs)
+    } finally {
+      this.#handles.unregister(record)
+      record.releasing = Promise.resolve(true)
+      this.#keeper.end(record, 'released')
+      this.#wakeHeads(record, 0)
+    }
   }
 
   heldHere(resources: readonly string[]): LeaseRecord | undefined {
@@ -113,8 +120,7 @@ export class Desk implements WaitHost, LeaseDesk {
 
   giveBack(won: Won): void {
     const record = this.#record(won, this.#settings.defaults)
-    // A failure is told as an event by #release itself; the lease then ends with its ttl.
-    this.#inBackground(this.release(record).catch(() => undefined))
+    this.#quietly(record)
   }
 
   admit(won: Won, terms: LeaseTerms, waitedMs: number): Lease {
@@ -138,6 +144,15 @@ export class Desk implements WaitHost, LeaseDesk {
   }
 
   async attempt(resources: readonly string[], ttlMs: number): Promise<Won | Refusal> {
+    this.#busy++
+    try {
+      return await this.#contend(resources, ttlMs)
+    } finally {
+      this.#done()
+    }
+  }
+
+  async #contend(resources: readonly string[], ttlMs: number): Promise<Won | Refusal> {
     for (let round = 0; ; round++) {
       const owner = this.#newOwner()
       const since = instant(this.clock)
@@ -156,7 +171,7 @@ export class Desk implements WaitHost, LeaseDesk {
           since,
           chain: undefined,
         }
-        return this.#inTime(won)
+        return this.#isInTime(won) ? won : this.#tooLate(won)
       }
       if (this.observer !== undefined) {
         tell(this.observer, {
@@ -178,12 +193,18 @@ export class Desk implements WaitHost, LeaseDesk {
     const owner = this.#newOwner()
     if (this.observer !== undefined) tell(this.observer, { type: 'attempt', resources, owner })
     const request = { resources, owner, ttlMs, afterSplit: false }
-    const { token, since } = await this.engine.enqueue!(request, signal).catch((cause: unknown) => {
-      // An abandoned place is not a failure of the engine.
-      if (signal.aborted) throw cause
-      return this.#failed(request, cause)
-    })
-    return this.#inTime({ kind: 'won', resources, owner, token, ttlMs, since, chain: undefined })
+    this.#busy++
+    try {
+      const { token, since } = await this.engine.enqueue!(request, signal).catch((cause: unknown) => {
+        // An abandoned place is not a failure of the engine.
+        if (signal.aborted) throw cause
+        return this.#failed(request, cause)
+      })
+      const won: Won = { kind: 'won', resources, owner, token, ttlMs, since, chain: undefined }
+      return this.#isInTime(won) ? won : await this.#tooLate(won)
+    } finally {
+      this.#done()
+    }
   }
 
   #failed(request: { resources: readonly string[]; owner: string }, cause: unknown): never {
@@ -199,17 +220,21 @@ export class Desk implements WaitHost, LeaseDesk {
     throw error
   }
 
+  #isInTime({ since, ttlMs }: Won): boolean {
+    const leftMs = ttlMs - this.engine.limits.driftMs(ttlMs) - elapsedMs(this.clock, since)
+    return leftMs > ttlMs * LEAST_PART_LEFT
+  }
+
   /** A grant that took so long that it is nearly over is worth nothing: it is undone, and the attempt has failed. */
-  async #inTime(won: Won): Promise<Won> {
+  async #tooLate(won: Won): Promise<never> {
     const tookMs = elapsedMs(this.clock, won.since)
-    const leftMs = won.ttlMs - this.engine.limits.driftMs(won.ttlMs) - tookMs
-    if (leftMs > won.ttlMs * LEAST_PART_LEFT) return won
     await this.engine.release(won).catch(() => undefined)
     const message = `granted too late: the attempt took ${Math.round(tookMs)} ms of a ttl of ${won.ttlMs} ms`
     return this.#failed(won, new EngineError(message, won.resources))
   }
 
   async #release(record: LeaseRecord): Promise<boolean> {
+    this.#busy++
     this.#handles.unregister(record)
     const wasHeld = this.#keeper.end(record, 'released')
     const heir = wasHeld ? this.#heir(record) : undefined
@@ -226,6 +251,8 @@ export class Desk implements WaitHost, LeaseDesk {
       this.#tellReleased(record, 'unknown', error)
       if (heir === undefined) this.#wakeHeads(record, 0)
       throw error
+    } finally {
+      this.#done()
     }
   }
 
@@ -235,7 +262,7 @@ export class Desk implements WaitHost, LeaseDesk {
     if (this.engine.handOver === undefined || record.chain.count >= count) return undefined
     if (this.clock.monotonicMs() - record.chain.sinceMs > timeMs) return undefined
     const [head, ...others] = this.#queue.heads(record.resources)
-    if (head === undefined || others.length > 0 || head.resources.length !== record.resources.length) return undefined
+    if (head === undefined || others.length > 0 || !sameNames(head.resources, record.resources)) return undefined
     return head.claim() ? head : undefined
   }
 
@@ -266,9 +293,8 @@ export class Desk implements WaitHost, LeaseDesk {
         chain,
       }
       // A late one is not accepted: the heir goes on as if nothing had been offered.
-      const inTime = await this.#inTime(won).catch(() => undefined)
-      if (inTime === undefined) heir.resume()
-      else heir.accept(inTime)
+      if (this.#isInTime(won)) heir.accept(won)
+      else await this.#tooLate(won).catch(() => heir.resume())
       return { ours: true, awaited: false }
     } catch (error) {
       heir.resume()
@@ -331,8 +357,17 @@ export class Desk implements WaitHost, LeaseDesk {
     if (this.#closed) throw new EngineError('these locks are closed', resources, { transient: false })
   }
 
-  #inBackground(work: Promise<unknown>): void {
-    this.#background.add(work)
-    void work.finally(() => this.#background.delete(work))
+  /** A failure is told as an event by #release itself; the lease then ends with its ttl. */
+  #quietly(record: LeaseRecord): void {
+    this.release(record).catch(() => undefined)
   }
+
+  #done(): void {
+    if (--this.#busy === 0) this.#whenIdle?.()
+  }
+}
+
+/** Both are sorted. */
+function sameNames(some: readonly string[], others: readonly string[]): boolean {
+  return some.length === others.length && some.every((name, index) => name === others[index])
 }

@@ -20,7 +20,7 @@ export function durationMs(value: unknown, option: string, limits: DurationLimit
     )
   }
   const whole = Math.ceil(ms)
-  if (whole < minMs || whole > maxMs) {
+  if (ms < minMs || whole > maxMs) {
     throw new RangeError(`${option}: expected ${range(minMs, maxMs)}, got ${shown(value)}`)
   }
   return whole

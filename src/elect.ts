@@ -1,6 +1,7 @@
+import { shown } from './duration.ts'
 import type { Lease } from './lease.ts'
 import type { Locks } from './locks.ts'
-import type { LeaseOptions } from './options.ts'
+import { objectOrThrow, type LeaseOptions } from './options.ts'
 
 export interface ElectOptions extends LeaseOptions {
   /** Ends the campaign; a leader's own signal aborts too, and its work is waited for. */
@@ -17,12 +18,14 @@ export async function elect<T>(
   lead: (lease: Lease) => T | Promise<T>,
   options: ElectOptions,
 ): Promise<T> {
-  if (typeof lead !== 'function') throw new TypeError(`lead: expected a function, got ${typeof lead}`)
+  if (typeof lead !== 'function') throw new TypeError(`lead: expected a function, got ${shown(lead)}`)
+  objectOrThrow(options, 'options')
   for (;;) {
     await using lease = await locks.acquire(name, { ...options, wait: Infinity })
     // The election's own end must reach the leader: by giving the leadership up, which ends its signal.
     const resign = (): void => void lease.release().catch(() => undefined)
     options.signal?.addEventListener('abort', resign, { once: true })
+    if (options.signal?.aborted === true) resign()
     try {
       const value = await lead(lease)
       if (lease.held) return value

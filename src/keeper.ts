@@ -145,6 +145,7 @@ export class Keeper {
     for (const record of records) {
       if (newTtlMs !== undefined) record.mayEndAt(since, newTtlMs)
       record.extending = call
+      if (newTtlMs !== undefined) this.#wakeIn(this.#nextMs(record))
     }
     const answers = await call
     for (const [index, record] of records.entries()) {
@@ -178,7 +179,8 @@ export class Keeper {
     } else {
       record.doubt = answer.cause
       // Within the slack there is time for several tries; a sixth of the ttl apart, but a second at most.
-      record.renewAfterMs = record.elapsedMs() + Math.min(record.ttlMs / 6, 1000)
+      const retryMs = Math.min(record.ttlMs / 6, record.remainingMs() / 3, 1000)
+      record.renewAfterMs = record.elapsedMs() + retryMs
       if (this.#observer !== undefined) {
         const remainingMs = record.remainingMs()
         tell(this.#observer, {

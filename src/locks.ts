@@ -6,6 +6,7 @@ import { Lease } from './lease.ts'
 import { once, type OnceOptions, type OnceOutcome } from './once.ts'
 import {
   locksSettings,
+  NO_OPTIONS,
   resourceNames,
   waitTerms,
   type LeaseOptions,
@@ -40,13 +41,13 @@ export class Locks implements AsyncDisposable {
   }
 
   /** The lease, or null when someone else has it. Never waits for anyone. */
-  async tryAcquire(resource: string | readonly string[], options: LeaseOptions = {}): Promise<Lease | null> {
+  async tryAcquire(resource: string | readonly string[], options: LeaseOptions = NO_OPTIONS): Promise<Lease | null> {
     const outcome = await this.#desk.tryAcquire(resourceNames(resource), this.#terms(options))
     return outcome instanceof Lease ? outcome : null
   }
 
   /** The lease, waiting for it if need be. */
-  async acquire(resource: string | readonly string[], options: WaitOptions = {}): Promise<Lease> {
+  async acquire(resource: string | readonly string[], options: WaitOptions = NO_OPTIONS): Promise<Lease> {
     const resources = resourceNames(resource)
     const terms = this.#terms(options)
     terms.signal?.throwIfAborted()
@@ -64,7 +65,7 @@ export class Locks implements AsyncDisposable {
   async using<T>(resource: string | readonly string[], work: Work<T>): Promise<T>
   async using<T>(resource: string | readonly string[], options: WaitOptions, work: Work<T>): Promise<T>
   async using<T>(resource: string | readonly string[], ...rest: [Work<T>] | [WaitOptions, Work<T>]): Promise<T> {
-    const [options, work] = rest.length === 1 ? [{}, rest[0]] : rest
+    const [options, work] = rest.length === 1 ? [NO_OPTIONS, rest[0]] : rest
     if (typeof work !== 'function') throw new TypeError(`work: expected a function, got ${typeof work}`)
     await using lease = await this.acquire(resource, options)
     const value = await work(lease)

@@ -1,7 +1,7 @@
 import type { Desk } from './desk.ts'
-import { durationMs, type Duration } from './duration.ts'
+import { durationMs, shown, type Duration } from './duration.ts'
 import { Lease, MIN_TTL_MS } from './lease.ts'
-import { resourceNames, waitTerms, type WaitTerms } from './options.ts'
+import { objectOrThrow, resourceNames, waitTerms, type WaitTerms } from './options.ts'
 
 export interface OnceOptions {
   /** Nobody runs the job again before this time has passed since it began, however soon it is done. Default 0. */
@@ -22,7 +22,8 @@ export async function once<T>(
   options: OnceOptions,
   work: (lease: Lease) => T | Promise<T>,
 ): Promise<OnceOutcome<T>> {
-  if (typeof work !== 'function') throw new TypeError(`work: expected a function, got ${typeof work}`)
+  if (typeof work !== 'function') throw new TypeError(`work: expected a function, got ${shown(work)}`)
+  objectOrThrow(options, 'options')
   const atLeastMs = durationMs(options.atLeast ?? 0, 'atLeast', { maxMs: desk.maxTtlMs })
   const { ttl, atMost } = options
   const terms = waitTerms(

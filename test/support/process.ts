@@ -1,6 +1,7 @@
 import { execFile, spawn, type ChildProcess } from 'node:child_process'
 import { isGone, isStopped, listensOn, processTree, signalAll } from './process-tree.ts'
 import { removeFolder, serverUser } from './temporary-folder.ts'
+import { tethered } from './tether.ts'
 import { until } from './until.ts'
 
 const logTailChars = 8_000
@@ -127,7 +128,7 @@ export class Server implements AsyncDisposable {
 
   async #launch(): Promise<void> {
     const { command, name, port, ready, readyWithinMs = 20_000 } = this.#plan
-    const child = spawn(command.path, command.args, {
+    const child = spawn(...tethered(command.path, command.args), {
       ...serverUser(),
       cwd: command.cwd ?? this.#plan.folder,
       env: { ...process.env, ...command.env },

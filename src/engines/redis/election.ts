@@ -1,6 +1,6 @@
 import type { Clock, Timer } from '../../clock.ts'
 import type { NodeFailure } from '../../errors.ts'
-import type { Granted, RedisNode, Refused } from './node.ts'
+import { NotSentError, type Granted, type RedisNode, type Refused } from './node.ts'
 import { count, decide, noBallots, type Ballots, type NodeAnswer } from './votes.ts'
 
 export interface ElectionPlan {
@@ -21,8 +21,9 @@ export interface Outcome {
   readonly token: number | undefined
   readonly refusals: readonly Refused[]
   readonly failures: readonly NodeFailure[]
-  /** Nodes that are ours or may be: all but those that said no. */
+  /** Nodes that are ours. */
   readonly granted: readonly number[]
+  /** Nodes that may be ours: silent, or failed in a way that tells nothing. */
   readonly unknown: readonly number[]
   readonly highestFence: number
 }
@@ -163,9 +164,15 @@ export class Election {
       refusals: this.#refusals,
       failures: [...this.#failures.values()],
       granted: indexes.filter((index) => state(index) === 'ours'),
-      unknown: indexes.filter((index) => state(index) === 'silent' || this.#failures.has(index)),
+      unknown: indexes.filter((index) => state(index) === 'silent' || this.#failedUnknown(index)),
       highestFence: this.#highestFence,
     })
+  }
+
+  /** It failed, but the request may have taken effect or may yet. */
+  #failedUnknown(index: number): boolean {
+    const failure = this.#failures.get(index)
+    return failure !== undefined && !(failure.cause instanceof NotSentError)
   }
 
   #armTimer(): void {

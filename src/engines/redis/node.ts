@@ -1,8 +1,9 @@
 import type { LeaseRef } from '../../engine.ts'
+import { Admission } from './admission.ts'
 import type { RedisClient } from './client.ts'
 import { isNoScript } from './drivers/server-errors.ts'
-import { resourceKeys, STAMP_KEY, type ResourceKeys } from './keys.ts'
-import { ACQUIRE, CONFIRM, EXTEND, HAND_OVER, INSPECT, RELEASE, STAMP, type Script } from './scripts.ts'
+import { resourceKeys, type ResourceKeys } from './keys.ts'
+import { acquireScript, CONFIRM, EXTEND, HAND_OVER, INSPECT, RELEASE, type Script } from './scripts.ts'
 import type { NodeAnswer } from './votes.ts'
 
 export interface NodeOptions {
@@ -25,16 +26,19 @@ export interface Refused {
 
 export type Granted = Extract<NodeAnswer, { kind: 'granted' }>
 
-/** The node restarted and may have forgotten leases that are not over yet: it does not vote until they must be. */
-export class SittingOutError extends Error {
-  readonly remainingMs: number
-
-  constructor(remainingMs: number) {
-    super(`restarted and may have forgotten leases: sits out for ${Math.ceil(remainingMs / 1000)} s more`)
-    this.name = 'SittingOutError'
-    this.remainingMs = remainingMs
+/** The command was not even handed to the driver, so it can't take effect later. */
+export class NotSentError extends Error {
+  constructor(unanswered: number) {
+    super(`has left ${unanswered} commands unanswered: nothing more is sent until it answers`)
+    this.name = 'NotSentError'
   }
 }
+
+/**
+ * Drivers keep what a frozen server has not answered, for ever and in memory. From this many on a node gets no new
+ * leases to vote on; releases may be twice as many, because each belongs to a lease that was voted on.
+ */
+const MOST_UNANSWERED = 1000
 
 /** A client's clock may be wrong by this much before a node stops following it when it numbers a grant; in µs. */
 const CLAMP_US = 2_000_000
@@ -45,21 +49,24 @@ export class RedisNode {
   readonly label: string
   /** Its last command failed: when nodes are asked one by one, it is asked last. */
   suspect = false
+  readonly admission: Admission
   readonly #options: NodeOptions
+  readonly #acquire: Script
+  #unanswered = 0
 
   constructor(client: RedisClient, label: string, options: NodeOptions) {
     this.client = client
     this.label = label
     this.#options = options
+    this.#acquire = acquireScript(options.sitOutMs)
+    this.admission = new Admission(client, this.#acquire, options.sitOutMs)
   }
 
   async acquire(keys: KeySet, owner: string, ttlMs: number, proposal: number): Promise<Granted | Refused> {
-    const { sitOutMs } = this.#options
-    const args = [owner, String(ttlMs), String(proposal), String(CLAMP_US), this.#fenceTtl(ttlMs), String(sitOutMs)]
-    const reply = await this.#write(ACQUIRE, [...keys.pairs, STAMP_KEY], args)
-    const [kind, first, second, third] = fields(reply, ACQUIRE)
-    if (kind === -1) throw new SittingOutError(numeric(first, ACQUIRE))
-    return grantOrRefusal(kind, first, second, third, ACQUIRE)
+    const args = [owner, String(ttlMs), String(proposal), String(CLAMP_US), this.#fenceTtl(ttlMs)]
+    const reply = await this.#write(this.#acquire, keys.pairs, args)
+    const [kind, first, second, third] = fields(reply, this.#acquire)
+    return grantOrRefusal(kind, first, second, third, this.#acquire)
   }
 
   async handOver(
@@ -118,24 +125,6 @@ export class RedisNode {
     })
   }
 
-  /** Has it ever been in use, as far as it remembers? */
-  async stamped(): Promise<boolean> {
-    return Number(await this.client.run(['EXISTS', STAMP_KEY], STAMP_KEY)) === 1
-  }
-
-  /** Waives the sitting out of this run of the node. */
-  async stamp(): Promise<void> {
-    await this.#run(STAMP, [STAMP_KEY], [])
-  }
-
-  /** With this persistence a node forgets nothing when it restarts. */
-  async forgetsNothing(): Promise<boolean> {
-    const reply = await this.client.run(['CONFIG', 'GET', 'append*'])
-    if (!Array.isArray(reply)) return false
-    const value = (name: string): unknown => reply[reply.indexOf(name) + 1]
-    return value('appendonly') === 'yes' && value('appendfsync') === 'always'
-  }
-
   keys(resources: readonly string[]): KeySet {
     return keySet(this.#options.prefix, resources)
   }
@@ -148,6 +137,7 @@ export class RedisNode {
   /** A step that must not be lost in a failover, if the user asked for that. */
   async #write(script: Script, keys: readonly string[], args: readonly string[]): Promise<unknown> {
     const { count, withinMs } = this.#options.replicas
+    if (this.#unanswered >= MOST_UNANSWERED) throw new NotSentError(this.#unanswered)
     if (count === 0) return this.#run(script, keys, args)
     const wait = ['WAIT', String(count), String(withinMs)]
     const [reply, acknowledged] = await this.#cached(script, keys, args, (command) =>
@@ -168,12 +158,18 @@ export class RedisNode {
     args: readonly string[],
     send: (command: readonly string[]) => Promise<T>,
   ): Promise<T> {
+    if (this.#unanswered >= 2 * MOST_UNANSWERED) throw new NotSentError(this.#unanswered)
     const rest = [String(keys.length), ...keys, ...args]
+    this.#unanswered++
     try {
       return await send(['EVALSHA', script.sha, ...rest])
     } catch (error) {
       if (!isNoScript(error)) throw error
-      return await send(['EVAL', script.text, ...rest])
+      if (script !== this.#acquire || this.#options.sitOutMs === 0) return await send(['EVAL', script.text, ...rest])
+      await this.admission.load()
+      return await send(['EVALSHA', script.sha, ...rest])
+    } finally {
+      this.#unanswered--
     }
   }
 }

@@ -14,6 +14,7 @@ import type {
   Watch,
 } from '../../engine.ts'
 import { EngineError, QuorumError, type NodeFailure } from '../../errors.ts'
+import { SittingOutError } from './admission.ts'
 import { ask } from './ask.ts'
 import { checkRedis } from './doctor.ts'
 import { isPermanent } from './drivers/server-errors.ts'
@@ -21,7 +22,7 @@ import { Election, type Outcome } from './election.ts'
 import { extendOnQuorum } from './extend.ts'
 import { inspectQuorum } from './inspect.ts'
 import { assertOneSlot } from './keys.ts'
-import { RedisNode, SittingOutError, type Granted, type KeySet, type Refused } from './node.ts'
+import type { Granted, KeySet, RedisNode, Refused } from './node.ts'
 import { Trails } from './trails.ts'
 import { quorumOf } from './votes.ts'
 import { Wakeups } from './wakeups.ts'
@@ -105,6 +106,8 @@ export class QuorumEngine implements Engine {
   async release(lease: LeaseRef): Promise<Release> {
     const keys = this.#keys(lease.resources)
     this.#trails.end(lease.owner)
+    // A lone node granted the token itself, so its counter is there already.
+    const token = this.#nodes.length === 1 ? 0n : lease.token
     const failures: NodeFailure[] = []
     let ours = 0
     let notOurs = 0
@@ -112,7 +115,7 @@ export class QuorumEngine implements Engine {
     await ask(this.#nodes, {
       clock: this.#clock,
       timeoutMs: this.#timeoutMs(lease.ttlMs),
-      send: (node) => this.#tracked(node.release(keys, lease.owner, lease.token)),
+      send: (node) => this.#tracked(node.release(keys, lease.owner, token)),
       heard: (index, answer) => {
         const node = this.#nodes[index]!
         if (answer.kind === 'failed') failures.push({ node: node.label, cause: answer.cause })
@@ -228,14 +231,16 @@ export class QuorumEngine implements Engine {
     if (this.#options.restart !== 'auto' || sitting.length === 0) return false
     // A node that has been in use carries a stamp. Where all nodes can be asked and none has one, nothing can have been
     // forgotten: the deployment is new.
-    const stamps = await Promise.all(this.#nodes.map((node) => this.#inTime(node.stamped()))).catch(() => [true])
+    const stamps = await Promise.all(this.#nodes.map((node) => this.#inTime(node.admission.stamped()))).catch(() => [
+      true,
+    ])
     const isNew = !stamps.includes(true)
     const nodes = this.#nodes.filter(({ label }) => sitting.some(({ node }) => node === label))
     const waived = await Promise.all(
       nodes.map(async (node) => {
         // Not being allowed to ask, or no answer, is no reason to let it vote.
-        const waive = isNew || (await this.#inTime(node.forgetsNothing()).catch(() => false))
-        if (waive) await this.#inTime(node.stamp())
+        const waive = isNew || (await this.#inTime(node.admission.forgetsNothing()).catch(() => false))
+        if (waive) await this.#inTime(node.admission.waive())
         return waive
       }),
     ).catch((): boolean[] => [])

@@ -9,7 +9,6 @@ import { createHash } from 'node:crypto'
  * | acquire  | some L is another owner's                | `{0, highest F, that owner, longest time left or -1}`       |
  * |          | every L is this owner's already          | `{1, highest F}`, nothing changes: the driver sent it twice |
  * |          | otherwise                                | `{1, v}`: every L is the owner's, every F is v, v > every F |
- * |          | the node restarted and must sit out      | `{-1, ms to go}`                                            |
  * | confirm  | not every L is the owner's               | `{0}`                                                       |
  * |          | some F is above t                        | `{2, highest F}`                                            |
  * |          | otherwise                                | `{1}`: every F is t                                         |
@@ -49,25 +48,28 @@ end
 `
 
 /**
- * KEYS: L and F of each resource, then the stamp. ARGV: owner, ttl, proposal, clamp, F's ttl, time to sit out.
+ * KEYS: L and F of each resource. ARGV: owner, ttl, proposal, clamp, F's ttl.
+ *
+ * The usual case, one resource that is free and a proposal that this node's clock agrees with, comes first and with as
+ * few calls as it can be done: every one costs as much as a command of its own.
  * A granted repeat writes F again: only a write makes WAIT wait for the replicas, also after the driver reconnected.
  */
-export const ACQUIRE = script(
-  'acquire',
-  `${NUMBER}${GRANT}local count = #KEYS - 1
-local stamp = KEYS[#KEYS]
-local owner, sit_out = ARGV[1], tonumber(ARGV[6])
-local run_id
-if sit_out > 0 then
-  local info = redis.call('info', 'server')
-  run_id = string.match(info, 'run_id:(%w+)')
-  local up = tonumber(string.match(info, 'uptime_in_seconds:(%d+)')) * 1000
-  if up < sit_out and redis.call('get', stamp) ~= run_id then return {-1, sit_out - up} end
+const ACQUIRE_TEXT = `if #KEYS == 2 then
+  local time = redis.call('time')
+  local ahead = ARGV[3] - (time[1] * 1000000 + time[2])
+  local clamp = tonumber(ARGV[4])
+  if ahead <= clamp and -ahead <= clamp and redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', ARGV[2]) then
+    local before = redis.call('set', KEYS[2], ARGV[3], 'get', 'px', ARGV[5])
+    if not before or tonumber(before) < tonumber(ARGV[3]) then return {1, ARGV[3]} end
+    local v = string.format('%.0f', before + 1)
+    redis.call('set', KEYS[2], v, 'px', ARGV[5])
+    return {1, v}
+  end
 end
-local highest, mine, fresh, holder, left = 0, 0, false, nil, 0
-for i = 1, count, 2 do
-  local f = redis.call('get', KEYS[i + 1])
-  if f then highest = math.max(highest, tonumber(f)) else fresh = true end
+${NUMBER}${GRANT}local owner = ARGV[1]
+local highest, mine, holder, left = 0, 0, nil, 0
+for i = 1, #KEYS, 2 do
+  highest = math.max(highest, number(KEYS[i + 1]))
   local held = redis.call('get', KEYS[i])
   if held == owner then
     mine = mine + 2
@@ -78,14 +80,20 @@ for i = 1, count, 2 do
   end
 end
 if holder then return {0, text(highest), holder, left} end
-if mine == count then
-  for i = 2, count, 2 do redis.call('set', KEYS[i], text(highest), 'px', ARGV[5]) end
+if mine == #KEYS then
+  for i = 2, #KEYS, 2 do redis.call('set', KEYS[i], text(highest), 'px', ARGV[5]) end
   return {1, text(highest)}
 end
-if fresh and run_id then redis.call('set', stamp, run_id) end
-return {1, text(grant(count, highest, owner, ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]))}
-`,
-)
+return {1, text(grant(#KEYS, highest, owner, ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]))}
+`
+
+/**
+ * Acquire, for nodes that sit out after a restart: same steps, but a name of its own for each longest ttl, because being
+ * loaded is what allows a node to vote (see `admission.ts`).
+ */
+export function acquireScript(sitOutMs: number): Script {
+  return script('acquire', sitOutMs === 0 ? ACQUIRE_TEXT : `-- up for ${sitOutMs} ms or longer\n${ACQUIRE_TEXT}`)
+}
 
 /** KEYS: L and F of each resource. ARGV: owner, token, F's ttl. */
 export const CONFIRM = script(
@@ -130,7 +138,12 @@ return answers
  */
 export const RELEASE = script(
   'release',
-  `${NUMBER}local token = tonumber(ARGV[2])
+  `if #KEYS == 2 and ARGV[2] == '0' then
+  if redis.call('get', KEYS[1]) ~= ARGV[1] then return {0, 0} end
+  redis.call('del', KEYS[1])
+  return {1, redis.call(ARGV[4], ARGV[5], '1')}
+end
+${NUMBER}local token = tonumber(ARGV[2])
 local ours, told = 1, 0
 for i = 1, #KEYS, 2 do
   local held = redis.call('get', KEYS[i])
@@ -169,14 +182,5 @@ for i = 1, #KEYS, 2 do
   answers[#answers + 1] = {redis.call('get', KEYS[i]) or '', redis.call('pttl', KEYS[i]), redis.call('get', KEYS[i + 1]) or '0'}
 end
 return answers
-`,
-)
-
-/** KEYS: the stamp. Marks this run of the node as one that need not sit out. */
-export const STAMP = script(
-  'stamp',
-  `local run_id = string.match(redis.call('info', 'server'), 'run_id:(%w+)')
-redis.call('set', KEYS[1], run_id)
-return {1}
 `,
 )

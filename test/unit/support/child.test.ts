@@ -1,5 +1,8 @@
 import { expect, test } from 'vitest'
 import { startWorker } from '../../support/child.ts'
+import { isGone } from '../../support/process-tree.ts'
+import { tethered } from '../../support/tether.ts'
+import { until } from '../../support/until.ts'
 
 const echo = new URL('./echo-worker.mjs', import.meta.url)
 
@@ -44,4 +47,15 @@ test('a killed worker is gone when kill returns', async () => {
   await worker.kill()
   expect(() => process.kill(worker.pid, 0)).toThrow('ESRCH')
   expect(await worker.exited).toBe('SIGKILL')
+})
+
+test('what a killed process has started dies with it', async () => {
+  const [command, args] = tethered('sleep', ['3600'])
+  await using worker = startWorker<Message>(echo)
+  await worker.next(isType('ready'))
+  worker.send({ type: 'start', value: [command, args] })
+  const { value } = await worker.next(isType('started'))
+  await worker.kill()
+  await until(() => isGone(Number(value)), { what: 'the end of what it started' })
+  expect(isGone(Number(value))).toBe(true)
 })

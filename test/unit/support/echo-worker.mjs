@@ -1,7 +1,13 @@
 // Answers what it is told, for the tests of the worker support.
+import { spawn } from 'node:child_process'
+
 process.on('message', (message) => {
   if (message.type === 'die') {
     process.stderr.write(`${message.value}\n`, () => process.exit(7))
+    return
+  }
+  if (message.type === 'start') {
+    process.send({ type: 'started', value: spawn(...message.value).pid })
     return
   }
   process.send(message)

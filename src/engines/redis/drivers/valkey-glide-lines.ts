@@ -9,8 +9,10 @@ import type { GlideClient } from './valkey-glide.ts'
 interface GlideCopy extends GlideClient {
   subscribe(channels: string[], timeoutMs: number): Promise<unknown>
   unsubscribe(channels: string[], timeoutMs: number): Promise<unknown>
+  unsubscribeLazy(channels: null): Promise<unknown>
   ssubscribe(channels: string[], timeoutMs: number): Promise<unknown>
   sunsubscribe(channels: string[], timeoutMs: number): Promise<unknown>
+  sunsubscribeLazy(channels: null): Promise<unknown>
 }
 
 type MakeCopy = (onMessage: (message: unknown) => void) => Promise<GlideCopy>
@@ -24,8 +26,11 @@ export function glideSubscriber(client: GlideClient, cluster: boolean): Subscrib
   const create = property(client.constructor, 'createClient')
   if (!canSubscribe(client, cluster) || typeof config !== 'object' || typeof create !== 'function') return undefined
   const source: MakeCopy = async (callback) => {
-    const pubsubSubscriptions = { channelsAndPatterns: {}, callback }
-    const copy: unknown = await create.call(client.constructor, { ...config, lazyConnect: false, pubsubSubscriptions })
+    const copy: unknown = await create.call(client.constructor, {
+      ...config,
+      lazyConnect: false,
+      pubsubSubscriptions: { channelsAndPatterns: {}, callback },
+    })
     if (!canSubscribe(copy, cluster)) throw new TypeError('GLIDE made a client that cannot subscribe')
     return copy
   }
@@ -36,7 +41,10 @@ export function glideSubscriber(client: GlideClient, cluster: boolean): Subscrib
 }
 
 function canSubscribe(value: unknown, cluster: boolean): value is GlideCopy {
-  return hasMethods(value, 'subscribe', 'unsubscribe') && (!cluster || hasMethods(value, 'ssubscribe', 'sunsubscribe'))
+  const names = cluster
+    ? ['ssubscribe', 'sunsubscribe', 'sunsubscribeLazy']
+    : ['subscribe', 'unsubscribe', 'unsubscribeLazy']
+  return hasMethods(value, ...names)
 }
 
 /** How long GLIDE waits for the server's confirmation: more than a round trip, less than the line's own patience. */
@@ -76,10 +84,15 @@ class GlideLine implements Line {
     if (this.#closed) return
     this.#closed = true
     this.#heartbeat?.cancel()
-    this.#copy.then(
-      (copy) => copy.close(),
-      () => undefined,
-    )
+    void this.#end()
+  }
+
+  /** Closed with subscriptions, GLIDE would try to have them back and print an error. */
+  async #end(): Promise<void> {
+    const copy = await this.#copy.catch(() => undefined)
+    const over = this.#cluster ? copy?.sunsubscribeLazy(null) : copy?.unsubscribeLazy(null)
+    await over?.catch(() => undefined)
+    copy?.close()
   }
 
   async #watch(): Promise<void> {
