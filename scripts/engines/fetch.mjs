@@ -34,7 +34,8 @@ export async function fetchEngine(name, recipe, { apt, work, target, recipeHash 
     root,
     label: name,
     programs: [...Object.values(bin), ...virtualMachines(root)],
-    packages: [...packages, ...(recipe.librariesOf ?? [])],
+    packages,
+    libraries: recipe.libraries,
     without: recipe.without,
   })
   const entry = {

@@ -7,17 +7,19 @@ const libraryPackage = /^(lib|zlib)/
 /**
  * Adds the library packages that the programs are linked against and the machine lacks. Goes one level of
  * dependencies at a time and stops as soon as the dynamic linker is content, so that a package's maintenance scripts
- * and optional parts do not drag their own dependencies in.
+ * and optional parts do not drag their own dependencies in. `libraries` are taken as dependencies of the programs
+ * that no package declares.
  */
-export async function completeLibraries(apt, { root, label, programs, packages, without }) {
-  let level = packages
+export async function completeLibraries(apt, { root, label, programs, packages, libraries = [], without }) {
   const seen = new Set(packages)
-  for (;;) {
+  let undeclared = libraries
+  for (let level = packages; ;) {
     const missing = await missingLibraries(root, programs)
     if (missing.length === 0) return
-    level = (await apt.dependencies(level)).filter(
+    level = [...undeclared, ...(await apt.dependencies(level))].filter(
       (name) => libraryPackage.test(name) && !without?.test(name) && !seen.has(name),
     )
+    undeclared = []
     if (level.length === 0) throw new Error(`no package provides ${missing.join(', ')}`)
     for (const name of level) seen.add(name)
     const wanted = level.filter((name) => !apt.isInstalled(name))

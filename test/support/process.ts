@@ -131,7 +131,8 @@ export class Server implements AsyncDisposable {
     const child = spawn(...tethered(command.path, command.args), {
       ...serverUser(),
       cwd: command.cwd ?? this.#plan.folder,
-      env: { ...process.env, ...command.env },
+      // What a server leaves in the folder for temporary files goes with its own folder.
+      env: { ...process.env, TMPDIR: this.#plan.folder, ...command.env },
       stdio: ['ignore', 'pipe', 'pipe'],
     })
     this.#child = child

@@ -1,7 +1,7 @@
 import type { Clock, Timer } from '../../clock.ts'
 import type { NodeFailure } from '../../errors.ts'
 import { NotSentError, type Granted, type RedisNode, type Refused } from './node.ts'
-import { count, decide, noBallots, type Ballots, type NodeAnswer } from './votes.ts'
+import { count, decide, noBallots, quorumOf, type Ballots, type NodeAnswer } from './votes.ts'
 
 export interface ElectionPlan {
   readonly nodes: readonly RedisNode[]
@@ -17,54 +17,73 @@ export interface ElectionPlan {
   settled(): void
 }
 
-export interface Outcome {
-  readonly token: number | undefined
-  readonly refusals: readonly Refused[]
-  readonly failures: readonly NodeFailure[]
-  /** Nodes that are ours. */
-  readonly granted: readonly number[]
-  /** Nodes that may be ours: silent, or failed in a way that tells nothing. */
-  readonly unknown: readonly number[]
-  readonly highestFence: number
-}
-
 /** How often the number to confirm may rise before the election is given up: each time, a rival has just been granted. */
 const CONFIRM_ROUNDS = 4
 
 /** One owner's election: asks the nodes, decides as early as it can, and keeps an ear open for the slow ones. */
 export class Election {
+  readonly refusals: Refused[] = []
+  /** The highest number seen on any node. */
+  highestFence = 0
   readonly #plan: ElectionPlan
-  #ballots: Ballots
-  #resolve!: (outcome: Outcome) => void
+  readonly #quorum: number
+  readonly #failures = new Map<number, NodeFailure>()
+  /** The nodes that are ours, as long as all have granted the same number: then there is nothing to decide but how many. */
+  readonly #alike: number[] = []
+  #fence = 0
+  /** What every node has answered, from the first answer on that is different. */
+  #ballots: Ballots | undefined
+  #resolve!: (token: number | undefined) => void
   #timer: Timer | undefined
   #decided = false
-  #asked: number[]
-  #rounds = 0
-  #confirming = 0
   #underWay = 0
-  #highestFence = 0
-  readonly #refusals: Refused[] = []
-  readonly #failures = new Map<number, NodeFailure>()
   /** The nodes still to be asked one by one; empty when all are asked at once. */
   readonly #inOrder: number[]
   /** The node that is asked alone. */
   #alone: number | undefined
+  /** The number to confirm, how often it has changed, and which nodes were asked for it. */
+  #confirming = 0
+  #rounds = 0
+  #asked = new Set<number>()
 
   constructor(plan: ElectionPlan) {
     this.#plan = plan
-    this.#ballots = noBallots(plan.nodes.length)
-    this.#asked = plan.nodes.map(() => 0)
+    this.#quorum = quorumOf(plan.nodes.length)
     const suspects = (index: number): number => Number(plan.nodes[index]!.suspect)
     this.#inOrder = plan.inOrder ? [...plan.nodes.keys()].sort((a, b) => suspects(a) - suspects(b)) : []
   }
 
-  run(): Promise<Outcome> {
+  /** The token if it was won. */
+  run(): Promise<number | undefined> {
     return new Promise((resolve) => {
       this.#resolve = resolve
+      if (this.#inOrder.length > 0) return this.#askNext()
       this.#armTimer()
-      if (this.#inOrder.length > 0) this.#askNext()
-      else for (const index of this.#plan.nodes.keys()) this.#ask(index)
+      for (let index = 0; index < this.#plan.nodes.length; index++) this.#ask(index)
     })
+  }
+
+  get failures(): NodeFailure[] {
+    return [...this.#failures.values()]
+  }
+
+  /** Nodes that are ours. */
+  granted(): number[] {
+    return this.#nodes((_index, state) => state === 'ours')
+  }
+
+  /** Nodes that may be ours: silent, or failed in a way that tells nothing. */
+  unknown(): number[] {
+    return this.#nodes((index, state) => {
+      if (state === 'silent') return true
+      const failure = this.#failures.get(index)
+      return failure !== undefined && !(failure.cause instanceof NotSentError)
+    })
+  }
+
+  #nodes(fits: (index: number, state: Ballots[number]['state']) => boolean): number[] {
+    const ballots = this.#ballotsNow()
+    return [...ballots.keys()].filter((index) => fits(index, ballots[index]!.state))
   }
 
   #askNext(): void {
@@ -79,24 +98,36 @@ export class Election {
 
   #send(index: number, request: Promise<NodeAnswer | Refused>): void {
     this.#underWay++
-    request
-      .then(
-        (answer) => this.#answered(index, answer),
-        (cause: unknown) => this.#failed(index, cause instanceof Error ? cause : new Error(String(cause))),
-      )
-      .finally(() => {
-        if (--this.#underWay === 0 && this.#decided) this.#plan.settled()
-      })
+    void request.then(
+      (answer) => {
+        this.#answered(index, answer)
+        this.#settle()
+      },
+      (cause: unknown) => {
+        this.#failed(index, cause instanceof Error ? cause : new Error(String(cause)))
+        this.#settle()
+      },
+    )
+  }
+
+  #settle(): void {
+    if (--this.#underWay === 0 && this.#decided) this.#plan.settled()
   }
 
   #answered(index: number, answer: NodeAnswer | Refused): void {
     this.#plan.nodes[index]!.suspect = false
-    if ('fence' in answer) this.#highestFence = Math.max(this.#highestFence, answer.fence)
+    if ('fence' in answer && answer.fence > this.highestFence) this.highestFence = answer.fence
     if (this.#decided || this.#failures.has(index)) {
       if (answer.kind !== 'refused' && answer.kind !== 'out') this.#plan.late(index)
       return
     }
-    if (answer.kind === 'refused') this.#refusals.push(answer)
+    const isAlike = this.#alike.length === 0 || ('fence' in answer && answer.fence === this.#fence)
+    if (this.#ballots === undefined && answer.kind === 'granted' && isAlike) {
+      this.#fence = answer.fence
+      this.#alike.push(index)
+      return this.#proceed('granted')
+    }
+    if (answer.kind === 'refused') this.refusals.push(answer)
     this.#count(index, answer.kind === 'refused' ? { kind: 'out' } : answer)
     this.#proceed(answer.kind)
   }
@@ -117,7 +148,14 @@ export class Election {
   }
 
   #count(index: number, answer: NodeAnswer): void {
-    this.#ballots = count(this.#ballots, index, answer)
+    this.#ballots = count(this.#ballotsNow(), index, answer)
+  }
+
+  #ballotsNow(): Ballots {
+    if (this.#ballots !== undefined) return this.#ballots
+    let ballots = noBallots(this.#plan.nodes.length)
+    for (const index of this.#alike) ballots = count(ballots, index, { kind: 'granted', fence: this.#fence })
+    return ballots
   }
 
   /** What an answer leads to: the next node in order, a number to confirm, or the end. */
@@ -128,6 +166,10 @@ export class Election {
       if (kind === 'failed' && this.#inOrder.length > 0) return this.#askNext()
       this.#armTimer()
       for (const index of this.#inOrder.splice(0)) this.#ask(index)
+    }
+    if (this.#ballots === undefined) {
+      if (this.#alike.length >= this.#quorum) this.#decide(this.#fence)
+      return
     }
     const decision = decide(this.#ballots)
     switch (decision.kind) {
@@ -144,12 +186,13 @@ export class Election {
   #confirm(token: number, nodes: readonly number[]): void {
     if (token !== this.#confirming) {
       this.#confirming = token
+      this.#asked.clear()
       if (this.#rounds++ >= CONFIRM_ROUNDS) return this.#decide(undefined)
       this.#armTimer()
     }
     for (const index of nodes) {
-      if (this.#asked[index] === token) continue
-      this.#asked[index] = token
+      if (this.#asked.has(index)) continue
+      this.#asked.add(index)
       this.#send(index, this.#plan.confirm(this.#plan.nodes[index]!, token))
     }
   }
@@ -157,22 +200,7 @@ export class Election {
   #decide(token: number | undefined): void {
     this.#decided = true
     this.#timer?.cancel()
-    const indexes = [...this.#plan.nodes.keys()]
-    const state = (index: number): string => this.#ballots[index]!.state
-    this.#resolve({
-      token,
-      refusals: this.#refusals,
-      failures: [...this.#failures.values()],
-      granted: indexes.filter((index) => state(index) === 'ours'),
-      unknown: indexes.filter((index) => state(index) === 'silent' || this.#failedUnknown(index)),
-      highestFence: this.#highestFence,
-    })
-  }
-
-  /** It failed, but the request may have taken effect or may yet. */
-  #failedUnknown(index: number): boolean {
-    const failure = this.#failures.get(index)
-    return failure !== undefined && !(failure.cause instanceof NotSentError)
+    this.#resolve(token)
   }
 
   #armTimer(): void {
@@ -182,17 +210,18 @@ export class Election {
 
   /** The outcome on every node that has not answered is unknown. */
   #timeUp(): void {
+    const cause = new Error(`no answer within ${this.#plan.timeoutMs} ms`)
     if (this.#alone !== undefined) {
       this.#plan.nodes[this.#alone]!.suspect = true
-      this.#fail(this.#alone, new Error(`no answer within ${this.#plan.timeoutMs} ms`))
+      this.#fail(this.#alone, cause)
       return this.#proceed('failed')
     }
-    for (const [index, { state }] of this.#ballots.entries()) {
+    for (const [index, { state }] of this.#ballotsNow().entries()) {
       if (state !== 'silent') continue
       this.#plan.nodes[index]!.suspect = true
-      this.#fail(index, new Error(`no answer within ${this.#plan.timeoutMs} ms`))
+      this.#fail(index, cause)
     }
-    const decision = decide(this.#ballots)
+    const decision = decide(this.#ballotsNow())
     this.#decide(decision.kind === 'won' ? decision.token : undefined)
   }
 }

@@ -4,7 +4,7 @@ import { EngineError } from '../../errors.ts'
 import { ask } from './ask.ts'
 import { slotOf } from './drivers/slot.ts'
 import { FENCE_PATTERN, resourceOfFence } from './keys.ts'
-import type { RedisNode } from './node.ts'
+import type { Inspected, RedisNode } from './node.ts'
 import { quorumOf } from './votes.ts'
 
 interface InspectPlan {
@@ -63,7 +63,7 @@ async function leasesOf(
   resources: readonly string[],
   plan: InspectPlan,
 ): Promise<LeaseInfo[]> {
-  const answers: Awaited<ReturnType<typeof inspectNode>>[] = []
+  const answers: (readonly Inspected[])[] = []
   const causes: Error[] = []
   await ask(nodes, {
     clock: plan.clock,
@@ -89,10 +89,9 @@ async function leasesOf(
   )
 }
 
-async function inspectNode(node: RedisNode, resources: readonly string[]): ReturnType<RedisNode['inspect']> {
+async function inspectNode(node: RedisNode, resources: readonly string[]): Promise<readonly Inspected[]> {
   if (!node.client.cluster || resources.length === 1) return node.inspect(node.keys(resources))
-  const one = async (resource: string): Promise<Awaited<ReturnType<RedisNode['inspect']>>> =>
-    node.inspect(node.keys([resource]))
+  const one = async (resource: string): Promise<readonly Inspected[]> => node.inspect(node.keys([resource]))
   const ordered = [...resources].sort((a, b) => slotOf(a) - slotOf(b))
   const found = new Map(
     await Promise.all(ordered.map(async (resource) => [resource, (await one(resource))[0]!] as const)),
@@ -101,11 +100,7 @@ async function inspectNode(node: RedisNode, resources: readonly string[]): Retur
 }
 
 /** The owner that a quorum of nodes names, the least time left among those that hold the lease up, its highest number. */
-function agreed(
-  resource: string,
-  answers: Awaited<ReturnType<RedisNode['inspect']>>,
-  quorum: number,
-): LeaseInfo | undefined {
+function agreed(resource: string, answers: readonly Inspected[], quorum: number): LeaseInfo | undefined {
   const owners = new Set(answers.map(({ owner }) => owner).filter((owner) => owner !== ''))
   for (const owner of owners) {
     const votes = answers.filter((answer) => answer.owner === owner)

@@ -40,9 +40,6 @@ export class NotSentError extends Error {
  */
 const MOST_UNANSWERED = 1000
 
-/** A client's clock may be wrong by this much before a node stops following it when it numbers a grant; in µs. */
-const CLAMP_US = 2_000_000
-
 /** One Redis master: the protocol's steps on it, and their answers in words. */
 export class RedisNode {
   readonly client: RedisClient
@@ -53,6 +50,7 @@ export class RedisNode {
   readonly #options: NodeOptions
   readonly #acquire: Script
   #unanswered = 0
+  #whenIdle: (() => void) | undefined
 
   constructor(client: RedisClient, label: string, options: NodeOptions) {
     this.client = client
@@ -62,67 +60,67 @@ export class RedisNode {
     this.admission = new Admission(client, this.#acquire, options.sitOutMs)
   }
 
-  async acquire(keys: KeySet, owner: string, ttlMs: number, proposal: number): Promise<Granted | Refused> {
-    const args = [owner, String(ttlMs), String(proposal), String(CLAMP_US), this.#fenceTtl(ttlMs)]
-    const reply = await this.#write(this.#acquire, keys.pairs, args)
-    const [kind, first, second, third] = fields(reply, this.#acquire)
-    return grantOrRefusal(kind, first, second, third, this.#acquire)
+  acquire(keys: KeySet, owner: string, ttlMs: number, proposal: number): Promise<Granted | Refused> {
+    const args = [owner, String(ttlMs), String(proposal), this.#fenceTtl(ttlMs)]
+    return this.#write(this.#acquire, keys.pairs, args, grantOrRefusal)
   }
 
-  async handOver(
+  handOver(
     keys: KeySet,
     owner: string,
     next: { owner: string; ttlMs: number },
     proposal: number,
   ): Promise<Granted | Refused> {
-    const ttl = String(next.ttlMs)
-    const args = [owner, next.owner, ttl, String(proposal), String(CLAMP_US), this.#fenceTtl(next.ttlMs)]
-    const [kind, first, second, third] = fields(await this.#write(HAND_OVER, keys.pairs, args), HAND_OVER)
-    return grantOrRefusal(kind, first, second, third, HAND_OVER)
+    const args = [owner, next.owner, String(next.ttlMs), String(proposal), this.#fenceTtl(next.ttlMs)]
+    return this.#write(HAND_OVER, keys.pairs, args, grantOrRefusal)
   }
 
-  async confirm(keys: KeySet, owner: string, token: number, ttlMs: number): Promise<NodeAnswer> {
+  confirm(keys: KeySet, owner: string, token: number, ttlMs: number): Promise<NodeAnswer> {
     const args = [owner, String(token), this.#fenceTtl(ttlMs)]
-    const [kind, fence] = fields(await this.#write(CONFIRM, keys.pairs, args), CONFIRM)
-    if (kind === 1) return { kind: 'confirmed', token }
-    if (kind === 2) return { kind: 'higher', fence: numeric(fence, CONFIRM) }
-    return { kind: 'out' }
+    return this.#write(CONFIRM, keys.pairs, args, (reply) => {
+      const [kind, fence] = fields(reply, CONFIRM)
+      if (kind === 1) return { kind: 'confirmed', token }
+      return kind === 2 ? { kind: 'higher', fence: numeric(fence, CONFIRM) } : { kind: 'out' }
+    })
   }
 
   /** For each lease: is it still its owner's here? On a Cluster the leases must share a hash slot. */
-  async extend(leases: readonly LeaseRef[]): Promise<readonly boolean[]> {
+  extend(leases: readonly LeaseRef[]): Promise<readonly boolean[]> {
     const pairs = leases.flatMap(({ resources }) => this.keys(resources).pairs)
     const longestMs = Math.max(...leases.map(({ ttlMs }) => ttlMs))
-    const args = leases.flatMap(({ resources, owner, ttlMs, token }) => [
-      String(resources.length),
-      owner,
-      String(ttlMs),
-      String(token),
-    ])
-    const reply = await this.#write(EXTEND, pairs, [this.#fenceTtl(longestMs), ...args])
-    if (!Array.isArray(reply) || reply.length !== leases.length) throw nonsense(reply, EXTEND)
-    return reply.map((ours) => Number(ours) === 1)
+    const args = [this.#fenceTtl(longestMs)]
+    for (const { resources, owner, ttlMs, token } of leases) {
+      args.push(String(resources.length), owner, String(ttlMs), String(token))
+    }
+    return this.#write(EXTEND, pairs, args, (reply) => {
+      if (!Array.isArray(reply) || reply.length !== leases.length) throw nonsense(reply, EXTEND)
+      return reply.map((ours) => Number(ours) === 1)
+    })
   }
 
-  async release(keys: KeySet, owner: string, token: bigint): Promise<{ ours: boolean; told: number }> {
+  /** `told`: how many clients were listening for it. */
+  release(keys: KeySet, owner: string, token: bigint): Promise<{ ours: boolean; told: number }> {
     const publish = this.client.cluster ? 'spublish' : 'publish'
     const args = [owner, String(token), this.#fenceTtl(0), publish, ...keys.channels]
-    const [ours, told] = fields(await this.#run(RELEASE, keys.pairs, args), RELEASE)
-    return { ours: ours === 1, told: numeric(told, RELEASE) }
+    return this.#run(RELEASE, keys.pairs, args, (reply) => {
+      const told = numeric(reply, RELEASE)
+      return told >= 0 ? { ours: true, told } : { ours: false, told: -1 - told }
+    })
   }
 
-  async inspect(keys: KeySet): Promise<readonly { owner: string; remainingMs: number | undefined; fence: number }[]> {
-    const reply = await this.#run(INSPECT, keys.pairs, [])
-    if (!Array.isArray(reply)) throw nonsense(reply, INSPECT)
-    return reply.map((row: unknown) => {
-      const [owner, left, fence] = fields(row, INSPECT)
-      const remainingMs = numeric(left, INSPECT)
-      return {
-        owner: String(owner),
-        remainingMs: remainingMs < 0 ? undefined : remainingMs,
-        fence: numeric(fence, INSPECT),
-      }
+  inspect(keys: KeySet): Promise<readonly Inspected[]> {
+    return this.#run(INSPECT, keys.pairs, [], (reply) => {
+      if (!Array.isArray(reply)) throw nonsense(reply, INSPECT)
+      return reply.map((row: unknown) => {
+        const [owner, left, fence] = fields(row, INSPECT)
+        return { owner: String(owner), remainingMs: timeLeft(left, INSPECT), fence: numeric(fence, INSPECT) }
+      })
     })
+  }
+
+  /** Resolves when every command sent has been answered. */
+  async idle(): Promise<void> {
+    while (this.#unanswered > 0) await new Promise<void>((resolve) => (this.#whenIdle = resolve))
   }
 
   keys(resources: readonly string[]): KeySet {
@@ -135,43 +133,79 @@ export class RedisNode {
   }
 
   /** A step that must not be lost in a failover, if the user asked for that. */
-  async #write(script: Script, keys: readonly string[], args: readonly string[]): Promise<unknown> {
+  #write<T>(script: Script, keys: readonly string[], args: readonly string[], read: Read<T>): Promise<T> {
+    if (this.#unanswered >= MOST_UNANSWERED) return Promise.reject(new NotSentError(this.#unanswered))
     const { count, withinMs } = this.#options.replicas
-    if (this.#unanswered >= MOST_UNANSWERED) throw new NotSentError(this.#unanswered)
-    if (count === 0) return this.#run(script, keys, args)
+    if (count === 0) return this.#run(script, keys, args, read)
     const wait = ['WAIT', String(count), String(withinMs)]
-    const [reply, acknowledged] = await this.#cached(script, keys, args, (command) =>
-      this.client.runTogether([command, wait], keys[0]!),
-    )
-    if (numeric(acknowledged, script) >= count) return reply
-    throw new Error(`only ${String(acknowledged)} of ${count} replicas acknowledged within ${withinMs} ms`)
+    const send = (command: readonly string[]): Promise<readonly unknown[]> =>
+      this.client.runTogether([command, wait], keys[0]!)
+    return this.#send(script, keys, args, send, ([reply, acknowledged]) => {
+      if (numeric(acknowledged, script) >= count) return read(reply, script)
+      throw new Error(`only ${String(acknowledged)} of ${count} replicas acknowledged within ${withinMs} ms`)
+    })
   }
 
-  #run(script: Script, keys: readonly string[], args: readonly string[]): Promise<unknown> {
-    return this.#cached(script, keys, args, (command) => this.client.run(command, keys[0]))
+  #run<T>(script: Script, keys: readonly string[], args: readonly string[], read: Read<T>): Promise<T> {
+    const send = (command: readonly string[]): Promise<unknown> => this.client.run(command, keys[0])
+    return this.#send(script, keys, args, send, read)
   }
 
-  /** By its hash; with its text only where the server does not know it: new, restarted, failed over, or flushed. */
-  async #cached<T>(
+  /**
+   * By the script's hash; with its text only where the server does not know it: new, restarted, failed over, or flushed.
+   * Written with callbacks: every lease passes here twice a node, and each `async` in between would cost it.
+   */
+  #send<R, T>(
     script: Script,
     keys: readonly string[],
     args: readonly string[],
-    send: (command: readonly string[]) => Promise<T>,
+    send: (command: readonly string[]) => Promise<R>,
+    read: (reply: R, script: Script) => T,
   ): Promise<T> {
-    if (this.#unanswered >= 2 * MOST_UNANSWERED) throw new NotSentError(this.#unanswered)
-    const rest = [String(keys.length), ...keys, ...args]
+    if (this.#unanswered >= 2 * MOST_UNANSWERED) return Promise.reject(new NotSentError(this.#unanswered))
+    const command = ['EVALSHA', script.sha, String(keys.length), ...keys, ...args]
+    this.#unanswered++
+    return send(command).then(
+      (reply) => {
+        this.#answered()
+        return read(reply, script)
+      },
+      (error: unknown) => {
+        this.#answered()
+        if (isNoScript(error)) return this.#withText(script, command.slice(2), send, read)
+        throw error
+      },
+    )
+  }
+
+  async #withText<R, T>(
+    script: Script,
+    rest: readonly string[],
+    send: (command: readonly string[]) => Promise<R>,
+    read: (reply: R, script: Script) => T,
+  ): Promise<T> {
     this.#unanswered++
     try {
-      return await send(['EVALSHA', script.sha, ...rest])
-    } catch (error) {
-      if (!isNoScript(error)) throw error
-      if (script !== this.#acquire || this.#options.sitOutMs === 0) return await send(['EVAL', script.text, ...rest])
-      await this.admission.load()
-      return await send(['EVALSHA', script.sha, ...rest])
+      const mayBeLoaded = script !== this.#acquire || this.#options.sitOutMs === 0
+      if (!mayBeLoaded) await this.admission.load()
+      return read(await send(mayBeLoaded ? ['EVAL', script.text, ...rest] : ['EVALSHA', script.sha, ...rest]), script)
     } finally {
-      this.#unanswered--
+      this.#answered()
     }
   }
+
+  #answered(): void {
+    if (--this.#unanswered === 0) this.#whenIdle?.()
+  }
+}
+
+type Read<T> = (reply: unknown, script: Script) => T
+
+export interface Inspected {
+  /** Empty when nobody holds it. */
+  readonly owner: string
+  readonly remainingMs: number | undefined
+  readonly fence: number
 }
 
 /** The keys of a lease's resources, as the scripts take them. */
@@ -182,26 +216,23 @@ export interface KeySet {
 }
 
 export function keySet(prefix: string, resources: readonly string[]): KeySet {
+  if (resources.length === 1) {
+    const { lock, fence, freed } = resourceKeys(prefix, resources[0]!)
+    return { pairs: [lock, fence], channels: [freed] }
+  }
   const all: ResourceKeys[] = resources.map((resource) => resourceKeys(prefix, resource))
   return { pairs: all.flatMap(({ lock, fence }) => [lock, fence]), channels: all.map(({ freed }) => freed) }
 }
 
-function grantOrRefusal(
-  kind: unknown,
-  fence: unknown,
-  holder: unknown,
-  left: unknown,
-  script: Script,
-): Granted | Refused {
-  if (kind === 1) return { kind: 'granted', fence: numeric(fence, script) }
-  if (kind !== 0) throw nonsense([kind, fence, holder, left], script)
-  const remainingMs = numeric(left, script)
-  return {
-    kind: 'refused',
-    fence: numeric(fence, script),
-    holder: String(holder),
-    remainingMs: remainingMs < 0 ? undefined : remainingMs,
-  }
+function grantOrRefusal(reply: unknown, script: Script): Granted | Refused {
+  if (!Array.isArray(reply)) return { kind: 'granted', fence: numeric(reply, script) }
+  const [fence, holder, left] = reply as unknown[]
+  return { kind: 'refused', fence: numeric(fence, script), holder: String(holder), remainingMs: timeLeft(left, script) }
+}
+
+function timeLeft(value: unknown, script: Script): number | undefined {
+  const ms = numeric(value, script)
+  return ms < 0 ? undefined : ms
 }
 
 function fields(reply: unknown, script: Script): readonly unknown[] {

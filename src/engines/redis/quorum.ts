@@ -18,7 +18,7 @@ import { SittingOutError } from './admission.ts'
 import { ask } from './ask.ts'
 import { checkRedis } from './doctor.ts'
 import { isPermanent } from './drivers/server-errors.ts'
-import { Election, type Outcome } from './election.ts'
+import { Election } from './election.ts'
 import { extendOnQuorum } from './extend.ts'
 import { inspectQuorum } from './inspect.ts'
 import { assertOneSlot } from './keys.ts'
@@ -51,7 +51,6 @@ export class QuorumEngine implements Engine {
   readonly #quorum: number
   readonly #trails = new Trails()
   readonly #wakeups: Wakeups
-  readonly #background = new Set<Promise<unknown>>()
   /** The highest number seen on any node, for the next proposal. */
   #highestFence = 0
 
@@ -70,27 +69,27 @@ export class QuorumEngine implements Engine {
     const { owner, ttlMs } = request
     const keys = this.#keys(request.resources)
     const proposal = this.#proposal()
-    const stand = (): Promise<Outcome> =>
+    const stand = (): Promise<Elected> =>
       this.#elect(keys, owner, ttlMs, request.afterSplit, (node) => node.acquire(keys, owner, ttlMs, proposal))
-    let outcome = await stand()
-    if (outcome.token === undefined && (await this.#waiveSittingOut(outcome))) outcome = await stand()
-    if (outcome.token !== undefined) return { kind: 'granted', token: BigInt(outcome.token) }
-    return this.#refusal(outcome, request)
+    let { token, election } = await stand()
+    if (token === undefined && (await this.#waiveSittingOut(election))) ({ token, election } = await stand())
+    return token === undefined ? this.#refusal(election, request) : { kind: 'granted', token: BigInt(token) }
   }
 
   async handOver(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal> {
     const keys = this.#keys(lease.resources)
     const proposal = this.#proposal()
-    const outcome = await this.#elect(keys, next.owner, next.ttlMs, false, (node) =>
+    const { token, election } = await this.#elect(keys, next.owner, next.ttlMs, false, (node) =>
       node.handOver(keys, lease.owner, next, proposal),
     )
     this.#trails.end(lease.owner)
     // Where the hand-over may not have arrived, or all of it failed, the old owner's keys would stay for their ttl.
-    const leftovers = outcome.token === undefined ? [...this.#nodes.keys()] : outcome.unknown
-    for (const index of leftovers) this.#undo(index, keys, lease.owner)
-    if (outcome.token !== undefined) return { kind: 'granted', token: BigInt(outcome.token) }
-    if (outcome.refusals.length > this.#nodes.length - this.#quorum) return { kind: 'refused', reason: 'held' }
-    throw this.#failure(outcome.failures, lease.resources)
+    for (const index of token === undefined ? this.#nodes.keys() : election.unknown()) {
+      this.#undo(index, keys, lease.owner)
+    }
+    if (token !== undefined) return { kind: 'granted', token: BigInt(token) }
+    if (election.refusals.length > this.#nodes.length - this.#quorum) return { kind: 'refused', reason: 'held' }
+    throw this.#failure(election.failures, lease.resources)
   }
 
   async extend(leases: readonly LeaseRef[]): Promise<readonly Extension[]> {
@@ -115,7 +114,7 @@ export class QuorumEngine implements Engine {
     await ask(this.#nodes, {
       clock: this.#clock,
       timeoutMs: this.#timeoutMs(lease.ttlMs),
-      send: (node) => this.#tracked(node.release(keys, lease.owner, token)),
+      send: (node) => node.release(keys, lease.owner, token),
       heard: (index, answer) => {
         const node = this.#nodes[index]!
         if (answer.kind === 'failed') failures.push({ node: node.label, cause: answer.cause })
@@ -154,7 +153,7 @@ export class QuorumEngine implements Engine {
   async close(): Promise<void> {
     await this.#wakeups.close()
     // What is under way is bounded by the drivers; it is not worth more than a node's time.
-    await this.#inTime(Promise.all(this.#background)).catch(() => undefined)
+    await this.#inTime(Promise.all(this.#nodes.map((node) => node.idle()))).catch(() => undefined)
   }
 
   async #elect(
@@ -163,7 +162,7 @@ export class QuorumEngine implements Engine {
     ttlMs: number,
     inOrder: boolean,
     acquire: (node: RedisNode) => Promise<Granted | Refused>,
-  ): Promise<Outcome> {
+  ): Promise<Elected> {
     let state: 'open' | 'won' | 'lost' = 'open'
     const trail = this.#nodes.length > 1 ? this.#trails.begin(owner) : undefined
     const election = new Election({
@@ -171,8 +170,8 @@ export class QuorumEngine implements Engine {
       clock: this.#clock,
       timeoutMs: this.#timeoutMs(ttlMs),
       inOrder,
-      acquire: (node) => this.#tracked(acquire(node)),
-      confirm: (node, token) => this.#tracked(node.confirm(keys, owner, token, ttlMs)),
+      acquire: (node) => acquire(node),
+      confirm: (node, token) => node.confirm(keys, owner, token, ttlMs),
       late: (index) => {
         if (state === 'lost' || trail?.over === true) this.#undo(index, keys, owner)
       },
@@ -180,11 +179,11 @@ export class QuorumEngine implements Engine {
         if (trail !== undefined) this.#trails.done(owner, trail)
       },
     })
-    const outcome = await election.run()
-    this.#highestFence = Math.max(this.#highestFence, outcome.highestFence)
-    state = outcome.token === undefined ? 'lost' : 'won'
-    if (state === 'lost') await this.#withdraw(outcome, keys, owner)
-    return outcome
+    const token = await election.run()
+    this.#highestFence = Math.max(this.#highestFence, election.highestFence)
+    state = token === undefined ? 'lost' : 'won'
+    if (token === undefined) await this.#withdraw(election, keys, owner)
+    return { token, election }
   }
 
   /**
@@ -192,21 +191,21 @@ export class QuorumEngine implements Engine {
    * A node that said no did nothing and is left alone. Waits for the nodes that granted, so that the next attempt does
    * not meet its own leftovers.
    */
-  async #withdraw(outcome: Outcome, keys: KeySet, owner: string): Promise<void> {
-    for (const index of outcome.unknown) this.#undo(index, keys, owner)
-    const granted = outcome.granted.map((index) => this.#nodes[index]!)
+  async #withdraw(election: Election, keys: KeySet, owner: string): Promise<void> {
+    for (const index of election.unknown()) this.#undo(index, keys, owner)
+    const granted = election.granted().map((index) => this.#nodes[index]!)
     if (granted.length === 0) return
     await ask(granted, {
       clock: this.#clock,
       timeoutMs: this.#timeoutMs(NO_TTL_MS),
-      send: (node) => this.#tracked(node.release(keys, owner, 0n)),
+      send: (node) => node.release(keys, owner, 0n),
       heard: () => false,
     })
   }
 
   /** Best effort, in the background: the key's ttl does the rest. */
   #undo(index: number, keys: KeySet, owner: string): void {
-    this.#tracked(this.#nodes[index]!.release(keys, owner, 0n)).catch(() => undefined)
+    this.#nodes[index]!.release(keys, owner, 0n).catch(() => undefined)
   }
 
   /** Puts a lost key back on a node, for those who ask it. It proves nothing about the lease. */
@@ -215,7 +214,7 @@ export class QuorumEngine implements Engine {
     trail.repairing.add(index)
     trail.repaired.add(index)
     const keys = this.#keys(lease.resources)
-    this.#tracked(this.#nodes[index]!.acquire(keys, lease.owner, lease.ttlMs, Number(lease.token)))
+    this.#nodes[index]!.acquire(keys, lease.owner, lease.ttlMs, Number(lease.token))
       // Refused, sitting out or away: the next extension finds the key missing again and we try again.
       .catch(() => undefined)
       .finally(() => {
@@ -226,8 +225,8 @@ export class QuorumEngine implements Engine {
   }
 
   /** Lets nodes vote that restarted but have forgotten nothing. True if there were any. */
-  async #waiveSittingOut(outcome: Outcome): Promise<boolean> {
-    const sitting = outcome.failures.filter(({ cause }) => cause instanceof SittingOutError)
+  async #waiveSittingOut(election: Election): Promise<boolean> {
+    const sitting = election.failures.filter(({ cause }) => cause instanceof SittingOutError)
     if (this.#options.restart !== 'auto' || sitting.length === 0) return false
     // A node that has been in use carries a stamp. Where all nodes can be asked and none has one, nothing can have been
     // forgotten: the deployment is new.
@@ -247,22 +246,26 @@ export class QuorumEngine implements Engine {
     return waived.includes(true)
   }
 
-  #refusal(outcome: Outcome, request: LeaseRequest): Refusal {
+  #refusal(election: Election, request: LeaseRequest): Refusal {
     const size = this.#nodes.length
-    if (outcome.failures.length > size - this.#quorum) throw this.#failure(outcome.failures, request.resources)
+    const { failures, refusals } = election
+    if (failures.length > size - this.#quorum) throw this.#failure(failures, request.resources)
     const byHolder = new Map<string, number>()
-    for (const { holder } of outcome.refusals) byHolder.set(holder, (byHolder.get(holder) ?? 0) + 1)
+    for (const { holder } of refusals) byHolder.set(holder, (byHolder.get(holder) ?? 0) + 1)
     const [holder, votes] = [...byHolder].reduce((most, entry) => (entry[1] > most[1] ? entry : most), ['', 0])
-    const mayHoldQuorum = outcome.granted.length === 0 && votes + outcome.unknown.length >= this.#quorum
+    const mayHoldQuorum = election.granted().length === 0 && votes + election.unknown().length >= this.#quorum
     if (request.afterSplit || !(votes >= this.#quorum || mayHoldQuorum))
       return { kind: 'refused', reason: 'split', holder }
-    const remainingMs = this.#freeInMs(outcome)
+    const remainingMs = this.#freeInMs(election)
     return { kind: 'refused', reason: 'held', holder, ...(remainingMs === undefined ? {} : { remainingMs }) }
   }
 
   /** When so many locks have run out that a quorum is free. */
-  #freeInMs({ refusals, granted }: Outcome): number | undefined {
-    const times = [...granted.map(() => 0), ...refusals.map(({ remainingMs }) => remainingMs ?? Infinity)]
+  #freeInMs(election: Election): number | undefined {
+    const times = [
+      ...election.granted().map(() => 0),
+      ...election.refusals.map(({ remainingMs }) => remainingMs ?? Infinity),
+    ]
     const freeMs = times.sort((a, b) => a - b)[this.#quorum - 1] ?? times.at(-1)
     return freeMs === undefined || freeMs === Infinity ? undefined : freeMs
   }
@@ -296,27 +299,20 @@ export class QuorumEngine implements Engine {
     return (nodeTimeoutMs ?? Math.min(Math.max(ttlMs / 10, 50), 2000)) + replicaWaitMs
   }
 
-  #tracked<T>(work: Promise<T>): Promise<T> {
-    const settled = work.then(
-      () => undefined,
-      () => undefined,
-    )
-    this.#background.add(settled)
-    void settled.then(() => this.#background.delete(settled))
-    return work
-  }
-
   /** A command that belongs to no lease, with a deadline all the same. */
   #inTime<T>(work: Promise<T>): Promise<T> {
     const timeoutMs = this.#timeoutMs(NO_TTL_MS)
     return new Promise((resolve, reject) => {
       const timer = this.#clock.timer(() => reject(new Error(`no answer within ${timeoutMs} ms`)), timeoutMs)
-      this.#tracked(work)
-        .then(resolve, reject)
-        .finally(() => timer.cancel())
+      work.then(resolve, reject).finally(() => timer.cancel())
     })
   }
 }
 
 /** For commands that belong to no lease: the time a node has, as if it were one of 10 s. */
 const NO_TTL_MS = 10_000
+
+interface Elected {
+  readonly token: number | undefined
+  readonly election: Election
+}

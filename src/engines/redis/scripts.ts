@@ -4,17 +4,19 @@ import { createHash } from 'node:crypto'
  * The protocol's steps, each atomic on its node, for one or more resources: all or none. A resource comes as two keys,
  * L (the lock: value = owner, with a time to live) and F (the fence: a number that only grows, and outlives L).
  *
- * | script   | when                                     | answer                                                      |
- * |----------|------------------------------------------|-------------------------------------------------------------|
- * | acquire  | some L is another owner's                | `{0, highest F, that owner, longest time left or -1}`       |
- * |          | every L is this owner's already          | `{1, highest F}`, nothing changes: the driver sent it twice |
- * |          | otherwise                                | `{1, v}`: every L is the owner's, every F is v, v > every F |
- * | confirm  | not every L is the owner's               | `{0}`                                                       |
- * |          | some F is above t                        | `{2, highest F}`                                            |
- * |          | otherwise                                | `{1}`: every F is t                                         |
- * | extend   | for each lease: is every L its owner's?  | 1 (ttl set, F lifted to its token) or 0; never re-creates   |
- * | release  |                                          | `{1 if every L was the owner's, how many were told}`        |
- * | handOver | every L is the owner's                   | `{1, v}` for the next owner, otherwise `{0, 0, '', -1}`     |
+ * | script   | when                                     | answer                                                     |
+ * |----------|------------------------------------------|------------------------------------------------------------|
+ * | acquire  | some L is another owner's                | `{highest F, that owner, longest time left or -1}`         |
+ * |          | every L is this owner's already          | the highest F, nothing changes: the driver sent it twice   |
+ * |          | otherwise                                | v, above every F: every L is the owner's and every F is v  |
+ * | confirm  | not every L is the owner's               | `{0, '0'}`                                                 |
+ * |          | some F is above t                        | `{2, highest F}`                                           |
+ * |          | otherwise                                | `{1, t}`: every F is t                                     |
+ * | extend   | for each lease: is every L its owner's?  | 1 (ttl set, F lifted to its token) or 0; never re-creates  |
+ * | release  | every L was the owner's                  | how many were told                                         |
+ * |          | otherwise                                | -1 less how many were told                                 |
+ * | handOver | every L is the owner's                   | v for the next owner                                       |
+ * |          | otherwise                                | `{'0', who has it or '', -1}`                              |
  */
 export interface Script {
   readonly name: string
@@ -31,14 +33,17 @@ const NUMBER = `local function text(n) return string.format('%.0f', n) end
 local function number(key) return tonumber(redis.call('get', key) or 0) end
 `
 
+/** A client's clock may be wrong by this much before a node stops following it when it numbers a grant. */
+const CLAMP_US = 2_000_000
+
 /**
  * v := max(highest F + 1, proposal), with the proposal clamped to this node's clock, so that one client with a mad clock
  * can't push the numbers away.
  */
-const GRANT = `local function grant(count, highest, owner, ttl, proposal, clamp, fence_ttl)
+const GRANT = `local function grant(count, highest, owner, ttl, proposal, fence_ttl)
   local time = redis.call('time')
   local now = time[1] * 1000000 + time[2]
-  local v = math.max(highest + 1, math.min(math.max(proposal, now - clamp), now + clamp))
+  local v = math.max(highest + 1, math.min(math.max(proposal, now - ${CLAMP_US}), now + ${CLAMP_US}))
   for i = 1, count, 2 do
     redis.call('set', KEYS[i], owner, 'px', ttl)
     redis.call('set', KEYS[i + 1], text(v), 'px', fence_ttl)
@@ -48,23 +53,21 @@ end
 `
 
 /**
- * KEYS: L and F of each resource. ARGV: owner, ttl, proposal, clamp, F's ttl.
+ * KEYS: L and F of each resource. ARGV: owner, ttl, proposal, F's ttl.
  *
- * The usual case, one resource that is free and a proposal that this node's clock agrees with, comes first and with as
- * few calls as it can be done: every one costs as much as a command of its own.
+ * The usual case, one resource that is free and a proposal in the same second as this node's clock, comes first, with as
+ * few calls and conversions as it can be done: a call costs as much as a command of its own. Numbers of equally many
+ * digits compare as text.
  * A granted repeat writes F again: only a write makes WAIT wait for the replicas, also after the driver reconnected.
  */
-const ACQUIRE_TEXT = `if #KEYS == 2 then
-  local time = redis.call('time')
-  local ahead = ARGV[3] - (time[1] * 1000000 + time[2])
-  local clamp = tonumber(ARGV[4])
-  if ahead <= clamp and -ahead <= clamp and redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', ARGV[2]) then
-    local before = redis.call('set', KEYS[2], ARGV[3], 'get', 'px', ARGV[5])
-    if not before or tonumber(before) < tonumber(ARGV[3]) then return {1, ARGV[3]} end
-    local v = string.format('%.0f', before + 1)
-    redis.call('set', KEYS[2], v, 'px', ARGV[5])
-    return {1, v}
-  end
+const ACQUIRE_TEXT = `local p = ARGV[3]
+if #KEYS == 2 and redis.call('time')[1] == string.sub(p, 1, -7) and redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', ARGV[2]) then
+  local before = redis.call('set', KEYS[2], p, 'get', 'px', ARGV[4])
+  if not before or (#before == #p and before < p) then return p end
+  if tonumber(before) < tonumber(p) then return p end
+  local v = string.format('%.0f', before + 1)
+  redis.call('set', KEYS[2], v, 'px', ARGV[4])
+  return v
 end
 ${NUMBER}${GRANT}local owner = ARGV[1]
 local highest, mine, holder, left = 0, 0, nil, 0
@@ -79,12 +82,12 @@ for i = 1, #KEYS, 2 do
     if ttl < 0 or left < 0 then left = -1 else left = math.max(left, ttl) end
   end
 end
-if holder then return {0, text(highest), holder, left} end
+if holder then return {text(highest), holder, left} end
 if mine == #KEYS then
-  for i = 2, #KEYS, 2 do redis.call('set', KEYS[i], text(highest), 'px', ARGV[5]) end
-  return {1, text(highest)}
+  for i = 2, #KEYS, 2 do redis.call('set', KEYS[i], text(highest), 'px', ARGV[4]) end
+  return text(highest)
 end
-return {1, text(grant(#KEYS, highest, owner, ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]))}
+return text(grant(#KEYS, highest, owner, ARGV[2], tonumber(p), ARGV[4]))
 `
 
 /**
@@ -100,12 +103,12 @@ export const CONFIRM = script(
   'confirm',
   `${NUMBER}local highest = 0
 for i = 1, #KEYS, 2 do
-  if redis.call('get', KEYS[i]) ~= ARGV[1] then return {0} end
+  if redis.call('get', KEYS[i]) ~= ARGV[1] then return {0, '0'} end
   highest = math.max(highest, number(KEYS[i + 1]))
 end
 if highest > tonumber(ARGV[2]) then return {2, text(highest)} end
 for i = 2, #KEYS, 2 do redis.call('set', KEYS[i], ARGV[2], 'px', ARGV[3]) end
-return {1}
+return {1, ARGV[2]}
 `,
 )
 
@@ -139,38 +142,48 @@ return answers
 export const RELEASE = script(
   'release',
   `if #KEYS == 2 and ARGV[2] == '0' then
-  if redis.call('get', KEYS[1]) ~= ARGV[1] then return {0, 0} end
+  if redis.call('get', KEYS[1]) ~= ARGV[1] then return -1 end
   redis.call('del', KEYS[1])
-  return {1, redis.call(ARGV[4], ARGV[5], '1')}
+  return redis.call(ARGV[4], ARGV[5], '1')
 end
 ${NUMBER}local token = tonumber(ARGV[2])
-local ours, told = 1, 0
+local ours, told = true, 0
 for i = 1, #KEYS, 2 do
   local held = redis.call('get', KEYS[i])
-  if held == ARGV[1] then redis.call('del', KEYS[i]) else ours = 0 end
+  if held == ARGV[1] then redis.call('del', KEYS[i]) else ours = false end
   if token > 0 and (not held or held == ARGV[1]) and number(KEYS[i + 1]) < token then
     redis.call('set', KEYS[i + 1], ARGV[2], 'px', ARGV[3])
   end
   if held == ARGV[1] then told = math.max(told, redis.call(ARGV[4], ARGV[5 + (i - 1) / 2], '1')) end
 end
-return {ours, told}
+return ours and told or -1 - told
 `,
 )
 
-/** KEYS: L and F of each resource. ARGV: owner, next owner, ttl, proposal, clamp, F's ttl. */
+/** KEYS: L and F of each resource. ARGV: owner, next owner, ttl, proposal, F's ttl. The usual case first, as in acquire. */
 export const HAND_OVER = script(
   'handOver',
-  `${NUMBER}${GRANT}local highest, given = 0, 0
+  `local p = ARGV[4]
+if #KEYS == 2 and redis.call('time')[1] == string.sub(p, 1, -7) and redis.call('get', KEYS[1]) == ARGV[1] then
+  redis.call('set', KEYS[1], ARGV[2], 'px', ARGV[3])
+  local before = redis.call('set', KEYS[2], p, 'get', 'px', ARGV[5])
+  if not before or (#before == #p and before < p) then return p end
+  if tonumber(before) < tonumber(p) then return p end
+  local v = string.format('%.0f', before + 1)
+  redis.call('set', KEYS[2], v, 'px', ARGV[5])
+  return v
+end
+${NUMBER}${GRANT}local highest, given = 0, 0
 for i = 1, #KEYS, 2 do
   local held = redis.call('get', KEYS[i])
-  if held == ARGV[2] then given = given + 2 elseif held ~= ARGV[1] then return {0, 0, held or '', -1} end
+  if held == ARGV[2] then given = given + 2 elseif held ~= ARGV[1] then return {'0', held or '', -1} end
   highest = math.max(highest, number(KEYS[i + 1]))
 end
 if given == #KEYS then
-  for i = 2, #KEYS, 2 do redis.call('set', KEYS[i], text(highest), 'px', ARGV[6]) end
-  return {1, text(highest)}
+  for i = 2, #KEYS, 2 do redis.call('set', KEYS[i], text(highest), 'px', ARGV[5]) end
+  return text(highest)
 end
-return {1, text(grant(#KEYS, highest, ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]))}
+return text(grant(#KEYS, highest, ARGV[2], ARGV[3], tonumber(p), ARGV[5]))
 `,
 )
 

@@ -1,4 +1,4 @@
-import { askedAddress, isMoved } from './server-errors.ts'
+import { redirectionOf } from './server-errors.ts'
 
 /** How one driver reaches single nodes of its Cluster. */
 export interface ClusterNodes<Node> {
@@ -20,12 +20,18 @@ export async function togetherOnCluster<Node>(
   try {
     return await nodes.send(await nodes.master(key, false), commands)
   } catch (error) {
-    if (isMoved(error)) return nodes.send(await nodes.master(key, true), commands)
-    const address = askedAddress(error)
-    const node = address === undefined ? undefined : await nodes.at(address)
-    if (node === undefined) throw error
-    // The slot is on its way there. ASKING holds for the next command only: the first of ours.
-    return (await nodes.send(node, [['ASKING'], ...commands])).slice(1)
+    const redirection = redirectionOf(error)
+    if (redirection === undefined) throw error
+    const { kind, address } = redirection
+    if (kind === 'MOVED') {
+      // The driver's map may be overwritten at the same moment by an older one, so the answer itself counts first.
+      const master = await nodes.master(key, true)
+      return nodes.send((await nodes.at(address)) ?? master, commands)
+    }
+    const importing = await nodes.at(address)
+    if (importing === undefined) throw error
+    // ASKING holds for the next command only: the first of ours.
+    return (await nodes.send(importing, [['ASKING'], ...commands])).slice(1)
   }
 }
 

@@ -39,16 +39,24 @@ const OVERRIDE = {
 function openLine(source: IoredisClient, kind: 'plain' | 'sharded', events: LineEvents): Line {
   const copy = source.duplicate(OVERRIDE)
   let cause: Error | undefined
+  let closed = false
   copy.on('error', (error: Error) => {
     cause ??= error
     events.down()
   })
-  copy.on('end', () => events.down())
+  copy.on('end', () => {
+    closed = true
+    events.down()
+  })
   const ready = copy.connect().catch((error: unknown) => {
     // 'Connection is closed.' would hide why.
     throw cause ?? error
   })
-  const close = (): void => copy.disconnect()
+  const close = (): void => {
+    // On a connection that is closed already, disconnect() leaves a timer of two seconds behind.
+    if (!closed) copy.disconnect()
+    closed = true
+  }
   if (kind === 'plain') {
     copy.on('message', (channel: string) => events.message(channel))
     const subscribe = (channel: string): Promise<unknown> => copy.subscribe(channel)

@@ -1,7 +1,7 @@
 import { systemClock, type Timer } from '../../../clock.ts'
 import { systemRandom } from '../../../random.ts'
 import type { Subscriber } from '../client.ts'
-import { isMoved } from './server-errors.ts'
+import { redirectionOf } from './server-errors.ts'
 
 /** One connection in subscriber mode. It never reconnects by itself: a lost line is closed and another one opened. */
 export interface Line {
@@ -103,7 +103,7 @@ export class ResilientSubscriber<Source> implements Subscriber {
         if (!this.#subscriptions.has(channel)) await line.unsubscribe(channel)
         return
       } catch (error) {
-        if (stale || !isMoved(error)) throw error
+        if (stale || redirectionOf(error)?.kind !== 'MOVED') throw error
       }
     }
   }

@@ -67,7 +67,8 @@ function openLine(copy: NodeRedisCopy, kind: 'plain' | 'sharded', events: LineEv
   copy.on('sharded-channel-moved', () => events.down())
   const heard = (_message: string, channel: string): void => events.message(channel)
   const ready = copy.connect()
-  const close = (): void => void destroy(copy)
+  // Not at once: destroyed from within a listener, node-redis reads the same piece of input again, for ever.
+  const close = (): void => queueMicrotask(() => void destroy(copy))
   return kind === 'plain'
     ? {
         ready,

@@ -3,14 +3,10 @@ export function isNoScript(error: unknown): boolean {
   return error instanceof Error && /^NOSCRIPT\b|\bNoScriptError\b/.test(error.message)
 }
 
-/** The slot is served by another node of the Cluster. */
-export function isMoved(error: unknown): boolean {
-  return error instanceof Error && /^MOVED\b/.test(error.message)
-}
-
-/** The slot is on its way to another node, and the key is not here any more (or not yet): where to ask instead. */
-export function askedAddress(error: unknown): string | undefined {
-  return error instanceof Error ? /^ASK \d+ (\S+)/.exec(error.message)?.[1] : undefined
+/** A node's answer that another one serves the key's slot (MOVED), or will soon and has the key already (ASK). */
+export function redirectionOf(error: unknown): { kind: string; address: string } | undefined {
+  const [, kind, address] = (error instanceof Error && /^(MOVED|ASK) \d+ (\S+)/.exec(error.message)) || []
+  return kind === undefined || address === undefined ? undefined : { kind, address }
 }
 
 /**

@@ -1,0 +1,61 @@
+import { bare, connect, libraries } from './libraries.mjs'
+import { inRounds, ratio, slice, summary, uncontended } from './measure.mjs'
+import { emptyServers } from './servers.mjs'
+
+/**
+ * All libraries on the same servers without contention, as rows for a table.
+ *
+ * @param {import('./servers.mjs').Server[]} servers
+ * @param {{ rounds: number, ms: number, inFlight?: number, who?: readonly import('./libraries.mjs').Library[] }} plan
+ */
+export async function compare(servers, { rounds, ms, inFlight = 1, who = libraries }) {
+  await emptyServers(servers)
+  const entries = []
+  for (const library of who) {
+    const clients = await connect(servers.map(({ port }) => port))
+    entries.push({ library, clients, lock: library.open(clients) })
+  }
+  try {
+    const tag = (entry) => `free:${entry.library.name}`
+    for (const entry of entries) await uncontended(entry.lock, { ms, inFlight, tag: tag(entry) })
+    const results = await inRounds(entries, rounds, (entry) => slice(entry, servers, { ms, inFlight, tag: tag(entry) }))
+    const base = results.get(entries.find(({ library }) => library === bare) ?? entries[0])
+    return entries.map((entry) => {
+      const slices = results.get(entry)
+      return { library: entry.library.name, ...summary(slices), toBare: ratio(slices, base) }
+    })
+  } finally {
+    for (const { lock, clients } of entries) {
+      await lock.close()
+      for (const client of clients) client.disconnect()
+    }
+  }
+}
+
+export const COMPARE_COLUMNS = [
+  { key: 'library', title: '' },
+  { key: 'perSecond', title: 'sections/s', digits: 0 },
+  { key: 'spread', title: 'spread', percent: true },
+  { key: 'p50Ms', title: 'p50 ms', digits: 3 },
+  { key: 'p99Ms', title: 'p99 ms', digits: 3 },
+  { key: 'requestsPerSection', title: 'requests', digits: 1 },
+  { key: 'commandsPerSection', title: 'with scripts', digits: 1 },
+  { key: 'toBare', title: 'to bare', ratio: true },
+]
+
+/** The row of a library. */
+export function of(rows, name) {
+  return rows.find(({ library }) => library === name)
+}
+
+/** The peer that does best, by the figure that counts. */
+export function bestPeer(rows, key = 'perSecond') {
+  const others = rows.filter(({ library }) => library !== bare.name && library !== 'ringfence')
+  return others.reduce((best, row) => ((row[key] ?? 0) > (best[key] ?? 0) ? row : best))
+}
+
+/** What was asked for and what came out. @param {string} text @param {number} value @param {{ atLeast?: number, atMost?: number }} goal */
+export function target(text, value, goal) {
+  const reached = value >= (goal.atLeast ?? -Infinity) && value <= (goal.atMost ?? Infinity)
+  return { text, value, ...goal, reached }
+}

@@ -1,0 +1,145 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { isNoScript } from '../../../src/engines/redis/drivers/server-errors.ts'
+import { slotOf } from '../../../src/engines/redis/drivers/slot.ts'
+import type { Group } from '../../support/group.ts'
+import type { RedisServer } from '../../support/servers/redis.ts'
+import { startCluster } from '../../support/servers/redis-cluster.ts'
+import { until } from '../../support/until.ts'
+import { CLUSTER, type Connected } from './drivers-clients.ts'
+
+let cluster: Group<RedisServer>
+
+beforeAll(async () => {
+  cluster = await startCluster()
+})
+
+afterAll(() => cluster.stop())
+
+test('the slot of a key is the one that the server computes', async () => {
+  for (const key of ['', 'a', 'order:42', '{tag}x', 'x{tag}y{other}', '{}x', '{x', 'ключ', '{{a}}', '🔒']) {
+    expect([key, slotOf(key)]).toEqual([key, Number(await cluster.nodes[0]?.cli('CLUSTER', 'KEYSLOT', key))])
+  }
+})
+
+describe.each(Object.entries(CLUSTER))('%s', (_name, connect) => {
+  let connected: Connected
+
+  beforeEach(async () => {
+    connected = await connect(cluster.nodes)
+  })
+
+  afterEach(() => connected.close())
+
+  test('a command goes to the master of its key, also one that has no key of its own', async () => {
+    const { client } = connected
+    for (const key of ['a', 'b', 'c', 'd']) {
+      const owner = await ownerOf(key)
+      await client.run(['EVAL', "return redis.call('SET', KEYS[1], 'v')", '1', key], key)
+      expect(await owner.cli('GET', key)).toBe('v')
+      expect(await client.run(['CONFIG', 'GET', 'port'], key)).toEqual(['port', String(owner.port)])
+    }
+    expect(await client.run(['PING'])).toBe('PONG')
+  })
+
+  test('many commands at once reach the right nodes', async () => {
+    const { client } = connected
+    const keys = Array.from({ length: 30 }, (_, index) => `key:${index}`)
+    const sent = keys.map((key) => client.run(['EVAL', 'return KEYS[1]', '1', key], key))
+    expect(await Promise.all(sent)).toEqual(keys)
+    expect(isNoScript(await client.run(['EVALSHA', 'f'.repeat(40), '1', 'a'], 'a').catch((error) => error))).toBe(true)
+  })
+
+  test('commands sent together use one connection to the master of the key', async () => {
+    const commands = [
+      ['CLIENT', 'ID'],
+      ['EVAL', "return redis.call('INCR', KEYS[1])", '1', 'together'],
+      ['WAIT', '0', '10'],
+      ['CLIENT', 'ID'],
+    ]
+    await connected.client.run(['DEL', 'together'], 'together')
+    const [first, count, wait, last] = await connected.client.runTogether(commands, 'together')
+    expect([count, wait]).toEqual([1, 0])
+    expect(last).toBe(first)
+  })
+
+  test('every master can be asked for itself', async () => {
+    const masters = await connected.client.masters()
+    const expected = cluster.nodes.map(({ host, port }) => `${host}:${port}`)
+    expect(masters.map(({ label }) => label).toSorted()).toEqual(expected.toSorted())
+    const ports = await Promise.all(masters.map((master) => master.run(['CONFIG', 'GET', 'port'])))
+    expect(ports).toEqual(masters.map(({ label }) => ['port', label.split(':')[1]]))
+  })
+
+  test('a message on a sharded channel is heard, whichever node its slot is on', async () => {
+    const { client } = connected
+    const subscriber = client.subscriber()
+    const heard: string[] = []
+    const channels = ['a', 'b', 'c', 'd']
+    for (const channel of channels) await subscriber?.subscribe(channel, () => heard.push(channel))
+    for (const channel of channels) await client.run(['SPUBLISH', channel, 'x'], channel)
+    await until(() => heard.length === channels.length, { what: 'all were heard' })
+    expect(heard.toSorted()).toEqual(channels)
+    await subscriber?.unsubscribe('a')
+    expect(await client.run(['SPUBLISH', 'a', 'x'], 'a')).toBe(0)
+    await subscriber?.close()
+  })
+
+  test('a slot on the move is followed: commands sent together by ASK and MOVED, subscriptions with a gap', async () => {
+    const { client } = connected
+    const key = `moving:${_name}`
+    const from = await ownerOf(key)
+    const to = cluster.nodes.find((node) => node !== from)
+    expect(to).toBeDefined()
+    if (to === undefined) return
+    const together = [
+      ['EVAL', "return redis.call('INCR', KEYS[1])", '1', key],
+      ['WAIT', '0', '10'],
+    ]
+    const subscriber = client.subscriber()
+    let heard = 0
+    let gaps = 0
+    subscriber?.onGap(() => gaps++)
+    await subscriber?.subscribe(key, () => heard++)
+    expect(await client.runTogether(together.with(0, ['EXISTS', key]), key)).toEqual([0, 0])
+
+    const finish = await beginMove(slotOf(key), from, to)
+    expect(await client.runTogether(together, key)).toEqual([1, 0])
+    expect(await client.run(['GET', key], key)).toBe('1')
+    await finish()
+    expect(await client.runTogether(together, key)).toEqual([2, 0])
+    expect(await to.cli('GET', key)).toBe('2')
+    await until(() => gaps > 0, { what: 'the gap was told' })
+    await client.run(['SPUBLISH', key, 'x'], key)
+    await until(() => heard === 1, { what: 'the message was heard from the new node' })
+    await subscriber?.close()
+  })
+
+  test('a closed client says so', async () => {
+    await connected.client.run(['PING'])
+    expect(connected.client.unusable()).toBeUndefined()
+    expect(connected.client.label).toBe(
+      `cluster(${cluster.nodes.map(({ host, port }) => `${host}:${port}`).join(',')})`,
+    )
+    await connected.close()
+    await until(() => connected.client.unusable(), { what: 'it says so' })
+    expect(connected.client.unusable()).toContain('closed')
+  })
+})
+
+async function ownerOf(key: string): Promise<RedisServer> {
+  for (const node of cluster.nodes) {
+    const answer = await node.cli('EXISTS', key).catch((error: unknown) => String(error))
+    if (!answer.includes('MOVED')) return node
+  }
+  throw new Error(`nobody serves ${key}`)
+}
+
+/** From here to the call of the result the slot is on its way: keys that are not there are asked for at the other node. */
+async function beginMove(slot: number, from: RedisServer, to: RedisServer): Promise<() => Promise<void>> {
+  const [fromId, toId] = await Promise.all([from.cli('CLUSTER', 'MYID'), to.cli('CLUSTER', 'MYID')])
+  await to.cli('CLUSTER', 'SETSLOT', String(slot), 'IMPORTING', fromId)
+  await from.cli('CLUSTER', 'SETSLOT', String(slot), 'MIGRATING', toId)
+  return async () => {
+    for (const node of [to, from, ...cluster.nodes]) await node.cli('CLUSTER', 'SETSLOT', String(slot), 'NODE', toId)
+  }
+}

@@ -1,0 +1,74 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { startSentinel, type SentinelSetup } from '../../support/servers/sentinel.ts'
+import { until } from '../../support/until.ts'
+import { SENTINEL, type Connected } from './drivers-clients.ts'
+
+let setup: SentinelSetup
+
+beforeAll(async () => {
+  setup = await startSentinel()
+})
+
+afterAll(() => setup.stop())
+
+describe.each(Object.entries(SENTINEL))('%s', (_name, connect) => {
+  let connected: Connected
+
+  beforeEach(async () => {
+    connected = await connect(setup.name, setup.sentinels)
+  })
+
+  afterEach(() => connected.close())
+
+  test('WAIT counts the replicas that have the write sent before it', async () => {
+    const commands = [
+      ['SET', 'key', 'v'],
+      ['WAIT', '2', '5000'],
+    ]
+    expect(await connected.client.runTogether(commands, 'key')).toEqual(['OK', 2])
+    expect(await connected.client.run(['GET', 'key'], 'key')).toBe('v')
+  })
+
+  test('commands sent together use one connection while others are busy', async () => {
+    const { client } = connected
+    const others = Array.from({ length: 50 }, () => client.run(['PING']))
+    const ids = await Promise.all(
+      Array.from({ length: 10 }, () => client.runTogether([['CLIENT', 'ID'], ['PING'], ['CLIENT', 'ID']], 'key')),
+    )
+    expect(ids.every(([first, , last]) => typeof first === 'number' && first === last)).toBe(true)
+    await Promise.all(others)
+  })
+
+  test('a closed client says so', async () => {
+    await connected.client.run(['PING'])
+    expect(connected.client.unusable()).toBeUndefined()
+    expect(connected.client.label).toMatch(/^sentinel\((ringfence|127\.0\.0\.1:\d+)\)$/)
+    await connected.close()
+    await until(() => connected.client.unusable(), { what: 'it says so' })
+    expect(connected.client.unusable()).toContain('closed')
+  })
+})
+
+test('after a failover every client writes to the new master, and its subscriptions are there with a gap told', async () => {
+  const kinds = await Promise.all(
+    Object.entries(SENTINEL).map(async ([name, connect]) => {
+      const connected = await connect(setup.name, setup.sentinels)
+      const seen = { name, heard: 0, gaps: 0 }
+      const subscriber = connected.client.subscriber()
+      subscriber?.onGap(() => seen.gaps++)
+      await subscriber?.subscribe('channel', () => seen.heard++)
+      return { connected, subscriber, seen }
+    }),
+  )
+  const primary = await setup.newPrimary(await setup.killPrimary())
+  await until(() => kinds.every(({ seen }) => seen.gaps > 0), { what: 'all were told of the gap', withinMs: 20_000 })
+  await primary.cli('PUBLISH', 'channel', 'x')
+  await until(() => kinds.every(({ seen }) => seen.heard > 0), { what: 'all heard the new master' })
+  for (const { connected, subscriber } of kinds) {
+    const port = ['CONFIG', 'GET', 'port']
+    await until(() => connected.client.run(port), { what: 'the client is back', withinMs: 20_000 })
+    expect(await connected.client.run(port)).toEqual(['port', String(primary.port)])
+    await subscriber?.close()
+    await connected.close()
+  }
+})

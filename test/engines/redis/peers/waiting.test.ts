@@ -1,0 +1,45 @@
+import { expect, test } from 'vitest'
+import { redis, redlock } from '../../../../src/engines/redis/index.ts'
+import { RELEASE } from '../../../../src/engines/redis/scripts.ts'
+import { until } from '../../../support/until.ts'
+import { gateTo, ioredis, locksOn, server, servers, settle } from './bench.ts'
+
+/** Shorter than the lease in the way: who misses its release waits in vain. */
+const WAIT = '20s'
+const TTL = '60s'
+
+/** A release names the channel too. */
+const isSubscription = (request: string): boolean =>
+  request.includes('ringfence:freed:') && !request.includes(RELEASE.sha)
+
+test('bug 23: a release between the failed attempt and the subscription is noticed', { timeout: 40_000 }, async () => {
+  const node = await server()
+  const gate = await gateTo(node)
+  const holder = locksOn(redis(ioredis(node)), { ttl: TTL })
+  const waiter = locksOn(redis(ioredis(gate)), { ttl: TTL })
+  const held = await holder.locks.acquire('order')
+  gate.holdRequests(isSubscription)
+  const waiting = waiter.locks.acquire('order', { wait: WAIT })
+  await until(() => gate.held === 1, { what: 'the subscription is on its way' })
+  expect(waiter.count('refused')).toBe(1)
+  await held.release()
+  gate.open()
+  const lease = await waiting
+  expect(lease.token).toBeGreaterThan(held.token)
+})
+
+test('bug 23: on a quorum too', { timeout: 40_000 }, async () => {
+  const three = await servers(3)
+  const gates = await Promise.all(three.map(gateTo))
+  const holder = locksOn(redlock(three.map(ioredis)), { ttl: TTL })
+  const waiter = locksOn(redlock(gates.map(ioredis)), { ttl: TTL })
+  await settle(holder)
+  const held = await holder.locks.acquire('order')
+  for (const gate of gates) gate.holdRequests(isSubscription)
+  const waiting = waiter.locks.acquire('order', { wait: WAIT })
+  await until(() => gates.every((gate) => gate.held === 1), { what: 'the subscriptions are on their way' })
+  await held.release()
+  for (const gate of gates) gate.open()
+  const lease = await waiting
+  expect(lease.token).toBeGreaterThan(held.token)
+})

@@ -1,0 +1,129 @@
+import path from 'node:path'
+import { program } from '../engines.ts'
+import { startGroup, type Group } from '../group.ts'
+import { ServerHandle } from '../handle.ts'
+import { onFreePorts } from '../ports.ts'
+import { Server } from '../process.ts'
+import { createFolder, emptyFolder } from '../temporary-folder.ts'
+import { until } from '../until.ts'
+
+interface Agent {
+  name: string
+  httpPort: number
+  serverPort: number
+  serfPort: number
+}
+
+// Every question to an agent has an end, for a frozen one never answers.
+const askWithinMs = 1_000
+
+export class ConsulServer extends ServerHandle {
+  readonly name: string
+  /** By which the servers name their leader. */
+  readonly raftAddress: string
+
+  constructor(server: Server, { name, httpPort, serverPort }: Agent, empty: () => void) {
+    super(server, { port: httpPort, url: `http://127.0.0.1:${httpPort}` }, empty)
+    this.name = name
+    this.raftAddress = `127.0.0.1:${serverPort}`
+  }
+
+  /** Asks the HTTP interface, as in `call('PUT', 'kv/a', 'value')`, and returns the parsed answer. */
+  async call(method: string, what: string, body?: string): Promise<unknown> {
+    return ask(this.port, method, what, body)
+  }
+}
+
+export interface ConsulCluster extends Group<ConsulServer> {
+  urls: string[]
+  leader: () => Promise<ConsulServer>
+}
+
+export async function startConsul(): Promise<ConsulServer> {
+  return onFreePorts(3, (ports) => {
+    const agent = agentOn('n0', ports)
+    return startAgent(agent, [agent])
+  })
+}
+
+/** Servers that elect a leader among themselves; three survive the loss of one. */
+export async function startConsulCluster(count = 3): Promise<ConsulCluster> {
+  return onFreePorts(3 * count, async (ports) => {
+    const agents = Array.from({ length: count }, (_, index) => agentOn(`n${index}`, ports.slice(3 * index)))
+    const group = await startGroup(agents.map((agent) => () => startAgent(agent, agents)))
+    const leader = (): Promise<ConsulServer> => until(() => findLeader(group.nodes), { what: 'consul has a leader' })
+    return { ...group, urls: group.nodes.map((node) => node.url), leader }
+  })
+}
+
+function agentOn(name: string, [httpPort = 0, serverPort = 0, serfPort = 0]: number[]): Agent {
+  return { name, httpPort, serverPort, serfPort }
+}
+
+async function startAgent(agent: Agent, agents: readonly Agent[]): Promise<ConsulServer> {
+  const folder = createFolder('consul')
+  const data = path.join(folder, 'data')
+  emptyFolder(data)
+  const { path: consul, env } = program('consul')
+  const server = await Server.start({
+    name: `consul:${agent.httpPort}`,
+    folder,
+    command: { path: consul, args: agentArguments(agent, agents, data), env },
+    port: agent.httpPort,
+    ready: () => servesWrites(agent.httpPort),
+  })
+  return new ConsulServer(server, agent, () => {
+    if (agents.length > 1) throw new Error('a server of a consul cluster cannot come back without its data')
+    emptyFolder(data)
+  })
+}
+
+function agentArguments(agent: Agent, agents: readonly Agent[], data: string): string[] {
+  const settings = {
+    'bootstrap-expect': agents.length,
+    node: agent.name,
+    bind: '127.0.0.1',
+    client: '127.0.0.1',
+    'data-dir': data,
+    'http-port': agent.httpPort,
+    'server-port': agent.serverPort,
+    'serf-lan-port': agent.serfPort,
+    // Not needed here; -1 switches a listener off.
+    'serf-wan-port': -1,
+    'grpc-port': -1,
+    'dns-port': -1,
+    // Quick elections, and sessions as short as the tests want them.
+    hcl: 'performance { raft_multiplier = 1 } session_ttl_min = "1s"',
+  }
+  const others = agents.filter((other) => other !== agent).map(({ serfPort }) => `-retry-join=127.0.0.1:${serfPort}`)
+  return [
+    'agent',
+    '-server',
+    '-retry-interval=100ms',
+    ...Object.entries(settings).map(([name, value]) => `-${name}=${value}`),
+    ...others,
+  ]
+}
+
+/** There is a leader, and the agent has registered itself with it: sessions need the node to be known. */
+async function servesWrites(port: number): Promise<boolean> {
+  const [leader, nodes] = await Promise.all([ask(port, 'GET', 'status/leader'), ask(port, 'GET', 'catalog/nodes')])
+  return leader !== '' && (nodes as unknown[]).length > 0
+}
+
+async function findLeader(nodes: ConsulServer[]): Promise<ConsulServer | undefined> {
+  const answers = await Promise.allSettled(nodes.map((node) => node.call('GET', 'status/leader')))
+  const running = answers.find((answer) => answer.status === 'fulfilled' && answer.value !== '')
+  return nodes.find((node) => node.isRunning && running?.status === 'fulfilled' && node.raftAddress === running.value)
+}
+
+async function ask(port: number, method: string, what: string, body?: string): Promise<unknown> {
+  const response = await fetch(`http://127.0.0.1:${port}/v1/${what}`, {
+    method,
+    signal: AbortSignal.timeout(askWithinMs),
+    ...(body === undefined ? {} : { body }),
+  })
+  const text = await response.text()
+  if (!response.ok) throw new Error(`consul answers ${response.status}: ${text}`)
+  return JSON.parse(text)
+}

@@ -1,0 +1,72 @@
+import { describe, expect, test } from 'vitest'
+import * as api from '../../src/index.ts'
+import {
+  EngineError,
+  HeldError,
+  LeaseLostError,
+  QuorumError,
+  StaleTokenError,
+  WaitTimeoutError,
+  type LossReason,
+} from '../../src/errors.ts'
+
+const cause = new Error('connection reset')
+
+describe('every error', () => {
+  test.each([
+    [new HeldError(['a'], 'x@host:1', 1200.4), 'HELD', "'a' is held by x@host:1, for 1201 ms more unless renewed"],
+    [new HeldError(['a', 'b']), 'HELD', "'a', 'b' is held by someone else"],
+    [new WaitTimeoutError(['a'], 500, 'x@host:1'), 'WAIT_TIMEOUT', "waited 500 ms for 'a', held by x@host:1"],
+    [new WaitTimeoutError(['a'], 500), 'WAIT_TIMEOUT', "waited 500 ms for 'a'"],
+    [new StaleTokenError(['a'], 3n, 5n), 'STALE_TOKEN', "token 3 of 'a' is stale: 5 was seen"],
+    [new EngineError('no answer', ['a']), 'ENGINE', 'no answer'],
+    [
+      new QuorumError(['a'], { quorum: 2, size: 3, nodes: [{ node: 'one:6379', cause }] }),
+      'QUORUM',
+      "no quorum for 'a': 2 of 3 nodes needed (one:6379: connection reset)",
+    ],
+  ])('%s has a code, the resources and a message in words', (error, code, message) => {
+    expect(error).toBeInstanceOf(Error)
+    expect(error.code).toBe(code)
+    expect(error.message).toBe(message)
+    expect(error.name).toBe(error.constructor.name)
+    expect(error.resources[0]).toBe('a')
+  })
+
+  test.each<[LossReason, string]>([
+    ['stolen', 'the engine says that it is no longer ours'],
+    ['unreachable', 'it could not be renewed before its validity ended'],
+    ['expired', 'its time is up'],
+    ['abandoned', 'it was garbage-collected without being released'],
+    ['released', 'it was released'],
+    ['closed', 'its locks were closed'],
+  ])('a lease that is over because of %s says so', (reason, words) => {
+    const error = new LeaseLostError(['a'], reason, cause)
+    expect(error).toMatchObject({ name: 'LeaseLostError', code: 'LEASE_LOST', reason, cause })
+    expect(error.message).toBe(`the lease on 'a' is over: ${words}`)
+  })
+
+  test('is exported by the package', () => {
+    expect(api).toMatchObject({ EngineError, HeldError, LeaseLostError, QuorumError, StaleTokenError, WaitTimeoutError })
+  })
+})
+
+describe('the error of an engine', () => {
+  test('is worth a retry unless it says otherwise, and keeps its cause', () => {
+    expect(new EngineError('x', ['a'], { cause })).toMatchObject({ transient: true, cause })
+    const final = new EngineError('x', ['a'], { transient: false })
+    expect(final.transient).toBe(false)
+    expect('cause' in final).toBe(false)
+  })
+
+  test('of a quorum is one too, and tells of every node that failed', () => {
+    const nodes = [
+      { node: 'one', cause },
+      { node: 'two', cause: new Error('no answer within 50 ms') },
+    ]
+    const error = new QuorumError(['a'], { quorum: 3, size: 5, nodes, transient: false })
+    expect(error).toBeInstanceOf(EngineError)
+    expect(error).toMatchObject({ quorum: 3, size: 5, nodes, cause, transient: false })
+    expect(error.message).toContain('one: connection reset; two: no answer within 50 ms')
+  })
+})
