@@ -35,7 +35,7 @@ export async function compare(servers, { rounds, ms, inFlight = 1, who = librari
 export const COMPARE_COLUMNS = [
   { key: 'library', title: '' },
   { key: 'perSecond', title: 'sections/s', digits: 0 },
-  { key: 'spread', title: 'spread', percent: true },
+  { key: 'spread', title: 'spread', spread: true },
   { key: 'p50Ms', title: 'p50 ms', digits: 3 },
   { key: 'p99Ms', title: 'p99 ms', digits: 3 },
   { key: 'requestsPerSection', title: 'requests', digits: 1 },

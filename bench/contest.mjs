@@ -91,7 +91,10 @@ class Worker {
   ask(task, plan, boundMs) {
     this.progress = 0
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => settle(() => reject(new OutOfTime(`${task}: no answer in ${boundMs} ms`))), boundMs)
+      const timer = setTimeout(
+        () => settle(() => reject(new OutOfTime(`${task}: no answer in ${boundMs} ms`))),
+        boundMs,
+      )
       const settle = (how) => {
         clearTimeout(timer)
         this.#child.off('message', heard)
@@ -124,7 +127,13 @@ function figures(byProcess) {
   // The section itself is empty: a grant's distance to the grant before is what release, wake-up and next grant take.
   const gaps = all.slice(1).map(({ grantedMs }, i) => grantedMs - all[i].grantedMs)
   const { p50Ms, p99Ms } = percentiles(all.map(({ askedMs, grantedMs }) => grantedMs - askedMs))
-  return { perSecond: (all.length / (ended - began)) * 1000, p50Ms, p99Ms, handOverMs: percentiles(gaps).p50Ms, shares: shares(all, byProcess) }
+  return {
+    perSecond: (all.length / (ended - began)) * 1000,
+    p50Ms,
+    p99Ms,
+    handOverMs: percentiles(gaps).p50Ms,
+    shares: shares(all, byProcess),
+  }
 }
 
 /** Sections of each process until the first process has had all of its own: from then on it no longer waits. */

@@ -1,25 +1,70 @@
-// npm run bench -- [--quick] [--json FILE] [question numbers]
+// npm run bench -- [--quick] [--json FILE] [--chart FILE] [question numbers]
+import { writeFileSync } from 'node:fs'
+import { cpus, loadavg } from 'node:os'
 import { parseArgs } from 'node:util'
+import { chart } from './chart.mjs'
+import { stopWorkers } from './contest.mjs'
+import { oneNode } from './questions/1-one-node.mjs'
 import { fiveNodes } from './questions/2-five-nodes.mjs'
 import { inFlight } from './questions/3-in-flight.mjs'
+import { frozenNode } from './questions/4-frozen-node.mjs'
 import { waiters } from './questions/5-waiters.mjs'
 import { processes } from './questions/6-processes.mjs'
-import { frozenNode } from './questions/4-frozen-node.mjs'
 import { heldLeases } from './questions/7-held-leases.mjs'
 import { growth } from './questions/8-growth.mjs'
-import { oneNode } from './questions/1-one-node.mjs'
-import { printTable, printTarget } from './report.mjs'
+import { printQuestion, printSummary } from './report.mjs'
 import { startServers, stopServers } from './servers.mjs'
 
-const { values: options, positionals } = parseArgs({ allowPositionals: true, options: { quick: { type: 'boolean', default: false }, json: { type: 'string' } } })
 const questions = [oneNode, fiveNodes, inFlight, frozenNode, waiters, processes, heldLeases, growth]
-const servers = await startServers(9)
-for (const q of questions) {
-  if (positionals.length && !positionals.includes(String(q.number))) continue
-  console.log(q.number, q.title)
-  const r = await q.run({ servers, quick: options.quick })
-  r.tables.forEach(printTable)
-  r.targets.forEach(printTarget)
+
+const { values: options, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { quick: { type: 'boolean', default: false }, json: { type: 'string' }, chart: { type: 'string' } },
+})
+const unknown = positionals.filter((text) => !questions.some(({ number }) => String(number) === text))
+if (unknown.length > 0) throw new RangeError(`question: expected numbers from 1 to 8, got ${unknown.join(', ')}`)
+
+for (const signal of ['SIGINT', 'SIGTERM']) {
+  // Whatever is under way; the servers and workers are ended by what runs on exit.
+  process.once(signal, () => process.exit(130))
 }
-await stopServers()
-process.exit(0)
+
+try {
+  const report = await run(
+    questions.filter(({ number }) => positionals.length === 0 || positionals.includes(`${number}`)),
+  )
+  printSummary(report)
+  if (options.json !== undefined) writeFileSync(options.json, `${JSON.stringify(report, null, 2)}\n`)
+  if (options.chart !== undefined) writeFileSync(options.chart, chart(report))
+} finally {
+  stopWorkers()
+  await stopServers()
+}
+// Peers may have left timers behind.
+process.exit()
+
+async function run(chosen) {
+  const report = {
+    date: new Date().toISOString().slice(0, 10),
+    node: process.version,
+    cpu: `${cpus().length} × ${cpus()[0]?.model ?? 'unknown'}`,
+    quick: options.quick,
+    questions: [],
+  }
+  // New ones for every question: nobody inherits the keys, the scripts or the connections of the question before.
+  for (const { number, title, run } of chosen) {
+    const servers = await startServers(number === 8 ? 9 : 5)
+    report.redis ??= await versionOf(servers[0])
+    const began = performance.now()
+    const answer = { number, title, load: loadavg()[0], ...(await run({ servers, quick: options.quick })) }
+    answer.seconds = Math.round((performance.now() - began) / 1000)
+    report.questions.push(answer)
+    printQuestion(answer)
+    await stopServers()
+  }
+  return report
+}
+
+async function versionOf({ control }) {
+  return /redis_version:(\S+)/.exec(await control.info('server'))?.[1]
+}

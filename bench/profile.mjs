@@ -24,7 +24,7 @@ try {
   const servers = await startServers(nodes)
   const clients = await connect(servers.map(({ port }) => port))
   const lock = libraryNamed(name).open(clients)
-  for (let sections = 0; sections < WARM_SECTIONS; ) sections += await load(lock, 200)
+  for (let sections = 0; sections < WARM_SECTIONS;) sections += await load(lock, 200)
   await cost(servers, lock)
   await profiles(lock)
   await lock.close()

@@ -48,11 +48,17 @@ function row(library, rounds, base) {
   const finished = outcomes.filter((outcome) => !outcome.unfinished)
   if (unfinished !== undefined || finished.length === 0) {
     const { sections = 0, of = 0, ms = 0 } = unfinished ?? {}
-    return { library: library.name, perSecond: (sections / ms) * 1000, note: `did not finish: ${sections} of ${of} in ${ms / 1000} s` }
+    return {
+      library: library.name,
+      perSecond: (sections / ms) * 1000,
+      note: `did not finish: ${sections} of ${of} in ${ms / 1000} s`,
+    }
   }
   const middle = (key) => median(finished.map((each) => each[key]))
   const rates = finished.map(({ perSecond }) => perSecond)
-  const toBare = rounds.map((round, i) => median(round.map((each) => each.perSecond)) / median(base[i].map((each) => each.perSecond)))
+  const toBare = rounds.map(
+    (round, i) => median(round.map((each) => each.perSecond)) / median(base[i].map((each) => each.perSecond)),
+  )
   return {
     library: library === bare ? 'bare commands, uncontended' : library.name,
     perSecond: median(rates),
@@ -80,10 +86,12 @@ export function bestOf(rows) {
 export const RACE_COLUMNS = [
   { key: 'library', title: '' },
   { key: 'perSecond', title: 'sections/s', digits: 0 },
-  { key: 'spread', title: 'spread', percent: true },
+  { key: 'spread', title: 'spread', spread: true },
   { key: 'p50Ms', title: 'wait p50 ms', digits: 1 },
   { key: 'p99Ms', title: 'wait p99 ms', digits: 1 },
   { key: 'handOverMs', title: 'grant to grant ms', digits: 3 },
   { key: 'requestsPerSection', title: 'requests', digits: 1 },
   { key: 'toBare', title: 'to bare', ratio: true },
+  { key: 'unfairness', title: 'busiest to least busy', ratio: true },
+  { key: 'note', title: '' },
 ]

@@ -63,7 +63,13 @@ async function startServer() {
     if (control !== undefined) {
       controls.add(control)
       const pid = /** @type {number} */ (child.pid)
-      return { port, pid, control, freeze: () => process.kill(pid, 'SIGSTOP'), thaw: () => process.kill(pid, 'SIGCONT') }
+      return {
+        port,
+        pid,
+        control,
+        freeze: () => process.kill(pid, 'SIGSTOP'),
+        thaw: () => process.kill(pid, 'SIGCONT'),
+      }
     }
     child.kill('SIGKILL')
     if (attempt === 5) throw new Error(`${program} does not start`)

@@ -25,9 +25,14 @@ export const systemClock: Clock = {
   monotonicMs: () => performance.now(),
   wallMs: () => Date.now(),
   timer(callback, delayMs, background = false) {
+    if (delayMs <= LONGEST_TIMER_MS) {
+      const timer = setTimeout(callback, Math.max(delayMs, 0))
+      if (background) timer.unref()
+      return { cancel: () => clearTimeout(timer) }
+    }
     let leftMs = delayMs
     const wait = (): NodeJS.Timeout => {
-      const pieceMs = Math.min(Math.max(leftMs, 0), LONGEST_TIMER_MS)
+      const pieceMs = Math.min(leftMs, LONGEST_TIMER_MS)
       leftMs -= pieceMs
       const next = setTimeout(leftMs > 0 ? again : callback, pieceMs)
       return background ? next.unref() : next

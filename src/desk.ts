@@ -1,5 +1,6 @@
 import { hostname } from 'node:os'
 import { elapsedMs, instant, sleep, type Clock } from './clock.ts'
+import { Deadlines } from './deadlines.ts'
 import type { Engine, Refusal } from './engine.ts'
 import { EngineError } from './errors.ts'
 import { tell, type Observer } from './events.ts'
@@ -19,6 +20,7 @@ const LEAST_PART_LEFT = 0.1
 export class Desk implements WaitHost, LeaseDesk {
   readonly engine: Engine
   readonly clock: Clock
+  readonly deadlines: Deadlines
   readonly random: Random
   readonly observer: Observer | undefined
   readonly #settings: Settings
@@ -36,6 +38,7 @@ export class Desk implements WaitHost, LeaseDesk {
   constructor(engine: Engine, settings: Settings) {
     this.engine = engine
     this.clock = settings.clock
+    this.deadlines = new Deadlines(settings.clock)
     this.random = settings.random
     this.observer = settings.observe
     this.#settings = settings
@@ -74,6 +77,7 @@ export class Desk implements WaitHost, LeaseDesk {
       this.#quietly(record)
     }
     this.#keeper.close()
+    this.deadlines.close()
     while (this.#busy > 0) await new Promise<void>((resolve) => (this.#whenIdle = resolve))
     await this.engine.close()
   }

@@ -1,4 +1,5 @@
-import { elapsedMs, instant, sleep, type Clock, type Instant, type Timer } from './clock.ts'
+import { elapsedMs, instant, sleep, type Clock, type Instant } from './clock.ts'
+import type { Deadline, Deadlines } from './deadlines.ts'
 import type { Engine, Refusal, Watch } from './engine.ts'
 import { EngineError, WaitTimeoutError } from './errors.ts'
 import { tell, type Observer } from './events.ts'
@@ -21,6 +22,7 @@ export interface Won {
 export interface WaitHost {
   readonly engine: Engine
   readonly clock: Clock
+  readonly deadlines: Deadlines
   readonly random: Random
   readonly observer: Observer | undefined
   /** One attempt on the servers; rejects with `EngineError`. */
@@ -46,7 +48,7 @@ export class Waiter {
   readonly lease: Promise<Lease>
   readonly #host: WaitHost
   readonly #began: Instant
-  readonly #deadline: Timer | undefined
+  readonly #deadline: Deadline | undefined
   readonly #abort = (): void => this.cancel(this.terms.signal?.reason)
   #resolve!: (lease: Lease) => void
   #reject!: (reason: unknown) => void
@@ -71,7 +73,7 @@ export class Waiter {
       this.#resolve = resolve
       this.#reject = reject
     })
-    if (terms.waitMs < Infinity) this.#deadline = host.clock.timer(() => this.#checkDeadline(), terms.waitMs)
+    if (terms.waitMs < Infinity) this.#deadline = host.deadlines.start(terms.waitMs, () => this.#timeUp())
     terms.signal?.addEventListener('abort', this.#abort)
   }
 
@@ -201,8 +203,11 @@ export class Waiter {
   }
 
   #won(won: Won): void {
-    if (this.#settle()) this.#resolve(this.#host.admit(won, this.terms, elapsedMs(this.#host.clock, this.#began)))
-    else this.#host.giveBack(won)
+    if (!this.#settle()) return this.#host.giveBack(won)
+    const lease = this.#host.admit(won, this.terms, elapsedMs(this.#host.clock, this.#began))
+    // At once, so that the next in line is ready to be handed the lease however soon it is released.
+    this.#host.left(this)
+    this.#resolve(lease)
   }
 
   #settle(): boolean {
@@ -213,7 +218,7 @@ export class Waiter {
     return true
   }
 
-  #checkDeadline(): void {
+  #timeUp(): void {
     this.cancel(this.#failure ?? new WaitTimeoutError(this.resources, this.terms.waitMs, this.#holder))
   }
 

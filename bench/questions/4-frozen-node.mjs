@@ -9,7 +9,7 @@ export const frozenNode = {
   title: 'five nodes, one of them frozen',
   async run({ servers, quick }) {
     const five = servers.slice(0, 5)
-    const plan = { sections: quick ? 150 : 1_000, boundMs: quick ? 2_000 : 10_000 }
+    const plan = { sections: quick ? 160 : 1_000, boundMs: quick ? 2_000 : 10_000 }
     const rows = []
     for (const library of libraries) rows.push({ library: library.name, ...(await measured(library, five, plan)) })
     const { healthyMs, frozenMs } = of(rows, 'ringfence')
@@ -48,7 +48,10 @@ async function measured(library, servers, { sections, boundMs }) {
       await last.control.ping()
       if (!finished) {
         const note = `did not finish: ${tookMs.length} of ${sections / 4} sections in ${boundMs / 1000} s`
-        return { healthyMs: percentiles(healthy).p50Ms, note: library === bare ? `${note}, since it waits for all` : note }
+        return {
+          healthyMs: percentiles(healthy).p50Ms,
+          note: library === bare ? `${note}, since it waits for all` : note,
+        }
       }
     }
   } finally {
@@ -77,9 +80,11 @@ function inTime(work, ms) {
   return new Promise((resolve) => {
     const timer = setTimeout(() => resolve(false), ms)
     // A library that gives up in time, with an error, has not managed either.
-    work.then(
-      () => resolve(true),
-      () => resolve(false),
-    ).finally(() => clearTimeout(timer))
+    work
+      .then(
+        () => resolve(true),
+        () => resolve(false),
+      )
+      .finally(() => clearTimeout(timer))
   })
 }

@@ -1,6 +1,6 @@
-import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
-import { entryFile } from './fetch.mjs'
+import { entryFile, replaceFolder } from './fetch.mjs'
 import { progress, run } from './run.mjs'
 
 export const clockShiftSource = new URL('../../test/support/faults/clock-shift.c', import.meta.url).pathname
@@ -21,8 +21,7 @@ export async function buildClockShift({ work, target, recipeHash }) {
     version: recipeHash.slice(0, 8),
   }
   writeFileSync(path.join(root, entryFile), JSON.stringify(entry, null, 2))
-  rmSync(target, { recursive: true, force: true })
-  renameSync(root, target)
+  replaceFolder(root, target)
 }
 
 export function clockShiftRecipe() {

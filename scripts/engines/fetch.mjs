@@ -47,8 +47,14 @@ export async function fetchEngine(name, recipe, { apt, work, target, recipeHash 
   entry.version = await askVersion(recipe, entry)
   // The paths move with the folder, so they are stored without it.
   writeFileSync(path.join(root, entryFile), JSON.stringify(entry, null, 2).replaceAll(root, '{root}'))
-  rmSync(target, { recursive: true, force: true })
-  renameSync(root, target)
+  replaceFolder(root, target)
+}
+
+/** Puts a new folder where an old one may be, without a moment in which a half of either is seen. */
+export function replaceFolder(folder, target) {
+  if (existsSync(target)) renameSync(target, `${folder}.old`)
+  renameSync(folder, target)
+  rmSync(`${folder}.old`, { recursive: true, force: true })
 }
 
 async function extractNpm(name, { spec, size, integrity, cpu }, { root, work }) {

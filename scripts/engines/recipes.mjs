@@ -75,7 +75,8 @@ export const recipes = {
       'snappy-java',
     ],
     bin: {},
-    version: ['java', '-cp', '{classPath}', 'org.apache.zookeeper.version.VersionInfoMain'],
+    // Without UsePerfData Java leaves no files in /tmp.
+    version: ['java', '-XX:-UsePerfData', '-cp', '{classPath}', 'org.apache.zookeeper.version.VersionInfoMain'],
   },
   consul: {
     packages: ['consul'],

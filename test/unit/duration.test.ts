@@ -87,7 +87,7 @@ describe('a duration', () => {
 
   test('below zero is out of range, however little', () => {
     fc.assert(
-      fc.property(fc.double({ max: 0, maxExcluded: true, noNaN: true }), (ms) => {
+      fc.property(fc.double({ max: -Number.MIN_VALUE, noNaN: true }), (ms) => {
         expect(() => durationMs(ms, 'wait')).toThrow(RangeError)
         expect(() => durationMs(ms, 'wait')).toThrow(/^wait: expected at least 0 ms, got -/)
       }),

@@ -1,4 +1,4 @@
-import type { Clock } from '../../clock.ts'
+import type { Deadlines } from '../../deadlines.ts'
 
 export type Answer<T> =
   | { readonly kind: 'answer'; readonly value: T }
@@ -11,7 +11,7 @@ export type Answer<T> =
 export function ask<N, T>(
   nodes: readonly N[],
   round: {
-    readonly clock: Clock
+    readonly deadlines: Deadlines
     readonly timeoutMs: number
     send(node: N, index: number): Promise<T>
     heard(index: number, answer: Answer<T>): boolean
@@ -22,10 +22,10 @@ export function ask<N, T>(
     const heard = nodes.map(() => false)
     let open = nodes.length
     let done = false
-    const timer = round.clock.timer(() => {
+    const deadline = round.deadlines.start(round.timeoutMs, () => {
       const cause = new Error(`no answer within ${round.timeoutMs} ms`)
       for (const index of nodes.keys()) if (!done && !heard[index]) hear(index, { kind: 'failed', cause })
-    }, round.timeoutMs)
+    })
     const hear = (index: number, answer: Answer<T>): void => {
       if (done || heard[index] === true) {
         round.late?.(index, answer)
@@ -35,7 +35,7 @@ export function ask<N, T>(
       open--
       if (!round.heard(index, answer) && open > 0) return
       done = true
-      timer.cancel()
+      deadline.cancel()
       resolve()
     }
     for (const [index, node] of nodes.entries()) {

@@ -5,6 +5,7 @@ import { checkMembers, type Seen } from './doctor/members.ts'
 import { checkMemory } from './doctor/memory.ts'
 import {
   isDenied,
+  messageOf,
   Patient,
   PATIENCE_MS,
   SilentError,
@@ -55,7 +56,7 @@ async function visitMember(plan: CheckPlan, member: number): Promise<readonly Vi
       ),
     )
   } catch (error) {
-    return [{ findings: [unreachable(plan, label, error instanceof Error ? error.message : String(error))] }]
+    return [{ findings: [unreachable(plan, label, messageOf(error))] }]
   }
 }
 
@@ -75,12 +76,15 @@ async function visit(plan: CheckPlan, patient: Patient): Promise<Visit> {
     const facts = await factsOf(patient)
     seen = { patient, facts }
     add({ id: 'redis/reachable', severity: 'ok', found: 'answers', meaning: 'Its client is connected and logged in.' })
-    add(...(await checkState(patient, facts, refusal)), ...checkMemory(facts), ...checkPersistence(facts, plan))
+    add(...(await checkState(patient, facts, refusal)))
+    // Nothing else of a sentinel is worth a word.
+    if ((facts.info('redis_mode') ?? facts.info('server_mode')) === 'sentinel') return { findings }
+    add(...checkMemory(facts), ...checkPersistence(facts, plan))
     add(...checkReplication(facts, plan), ...(await checkPermissions(patient, plan)))
     measured = await measure(patient, plan)
     add(checkRoundTrip(measured, plan), ...checkClock(measured, plan))
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error)
+    const why = messageOf(error)
     if (error instanceof SilentError && seen === undefined) return { findings: [unreachable(plan, label, why)] }
     add({
       id: 'redis/unfinished',
@@ -104,7 +108,8 @@ function unreachable(plan: CheckPlan, node: string, why: string): Finding {
     meaning: alone ? 'No lease can be granted or renewed.' : 'It does not vote; nothing else of it was checked.',
     remedy: login
       ? 'Give its client the right username and password.'
-      : 'See whether it runs, and whether address, port, TLS and firewall let its client in.',
+      : 'See whether it runs, and whether address, port, TLS and firewall let its client in; a Cluster client needs a ' +
+        'server with cluster-enabled yes.',
   }
 }
 

@@ -1,11 +1,11 @@
-import type { Clock, Timer } from '../../clock.ts'
+import type { Deadline, Deadlines } from '../../deadlines.ts'
 import type { NodeFailure } from '../../errors.ts'
 import { NotSentError, type Granted, type RedisNode, type Refused } from './node.ts'
 import { count, decide, noBallots, quorumOf, type Ballots, type NodeAnswer } from './votes.ts'
 
 export interface ElectionPlan {
   readonly nodes: readonly RedisNode[]
-  readonly clock: Clock
+  readonly deadlines: Deadlines
   readonly timeoutMs: number
   /** Asks the first node alone, and the others only if it votes for us: rivals who do the same meet there, and one wins. */
   readonly inOrder: boolean
@@ -34,7 +34,7 @@ export class Election {
   /** What every node has answered, from the first answer on that is different. */
   #ballots: Ballots | undefined
   #resolve!: (token: number | undefined) => void
-  #timer: Timer | undefined
+  #deadline: Deadline | undefined
   #decided = false
   #underWay = 0
   /** The nodes still to be asked one by one; empty when all are asked at once. */
@@ -58,7 +58,7 @@ export class Election {
     return new Promise((resolve) => {
       this.#resolve = resolve
       if (this.#inOrder.length > 0) return this.#askNext()
-      this.#armTimer()
+      this.#startDeadline()
       for (let index = 0; index < this.#plan.nodes.length; index++) this.#ask(index)
     })
   }
@@ -87,7 +87,7 @@ export class Election {
   }
 
   #askNext(): void {
-    this.#armTimer()
+    this.#startDeadline()
     this.#alone = this.#inOrder.shift()!
     this.#ask(this.#alone)
   }
@@ -164,7 +164,7 @@ export class Election {
       this.#alone = undefined
       if (kind === 'refused') return this.#decide(undefined)
       if (kind === 'failed' && this.#inOrder.length > 0) return this.#askNext()
-      this.#armTimer()
+      this.#startDeadline()
       for (const index of this.#inOrder.splice(0)) this.#ask(index)
     }
     if (this.#ballots === undefined) {
@@ -188,7 +188,7 @@ export class Election {
       this.#confirming = token
       this.#asked.clear()
       if (this.#rounds++ >= CONFIRM_ROUNDS) return this.#decide(undefined)
-      this.#armTimer()
+      this.#startDeadline()
     }
     for (const index of nodes) {
       if (this.#asked.has(index)) continue
@@ -199,13 +199,13 @@ export class Election {
 
   #decide(token: number | undefined): void {
     this.#decided = true
-    this.#timer?.cancel()
+    this.#deadline?.cancel()
     this.#resolve(token)
   }
 
-  #armTimer(): void {
-    this.#timer?.cancel()
-    this.#timer = this.#plan.clock.timer(() => this.#timeUp(), this.#plan.timeoutMs)
+  #startDeadline(): void {
+    this.#deadline?.cancel()
+    this.#deadline = this.#plan.deadlines.start(this.#plan.timeoutMs, () => this.#timeUp())
   }
 
   /** The outcome on every node that has not answered is unknown. */

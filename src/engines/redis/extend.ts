@@ -1,4 +1,4 @@
-import type { Clock } from '../../clock.ts'
+import type { Deadlines } from '../../deadlines.ts'
 import type { Extension, LeaseRef } from '../../engine.ts'
 import type { NodeFailure } from '../../errors.ts'
 import { ask } from './ask.ts'
@@ -8,7 +8,7 @@ import type { Trail, Trails } from './trails.ts'
 import { quorumOf } from './votes.ts'
 
 interface ExtendPlan {
-  readonly clock: Clock
+  readonly deadlines: Deadlines
   readonly timeoutMs: number
   readonly trails: Trails
   failure(failures: readonly NodeFailure[], lease: LeaseRef): Error
@@ -34,7 +34,7 @@ export async function extendOnQuorum(
     if (--left === 0) for (const tally of tallies) tally.finish()
   }
   await ask(nodes, {
-    clock: plan.clock,
+    deadlines: plan.deadlines,
     timeoutMs: plan.timeoutMs,
     send: async (node, index) => {
       try {

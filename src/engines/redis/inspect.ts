@@ -1,4 +1,4 @@
-import type { Clock } from '../../clock.ts'
+import type { Deadlines } from '../../deadlines.ts'
 import type { LeaseInfo } from '../../engine.ts'
 import { EngineError } from '../../errors.ts'
 import { ask } from './ask.ts'
@@ -9,7 +9,7 @@ import { quorumOf } from './votes.ts'
 
 interface InspectPlan {
   readonly prefix: string
-  readonly clock: Clock
+  readonly deadlines: Deadlines
   readonly timeoutMs: number
   readonly resource: string | undefined
 }
@@ -66,7 +66,7 @@ async function leasesOf(
   const answers: (readonly Inspected[])[] = []
   const causes: Error[] = []
   await ask(nodes, {
-    clock: plan.clock,
+    deadlines: plan.deadlines,
     timeoutMs: plan.timeoutMs,
     send: (node) => inspectNode(node, resources),
     heard: (_index, answer) => {

@@ -1,4 +1,5 @@
 import type { Clock } from '../../clock.ts'
+import { Deadlines } from '../../deadlines.ts'
 import type {
   Engine,
   EngineLimits,
@@ -48,6 +49,7 @@ export class QuorumEngine implements Engine {
   readonly #nodes: readonly RedisNode[]
   readonly #options: QuorumOptions
   readonly #clock: Clock
+  readonly #deadlines: Deadlines
   readonly #quorum: number
   readonly #trails = new Trails()
   readonly #wakeups: Wakeups
@@ -61,6 +63,7 @@ export class QuorumEngine implements Engine {
     this.#nodes = nodes
     this.#options = options
     this.#clock = options.clock
+    this.#deadlines = new Deadlines(options.clock)
     this.#quorum = quorumOf(nodes.length)
     this.#wakeups = new Wakeups(nodes, options.clock)
   }
@@ -94,7 +97,7 @@ export class QuorumEngine implements Engine {
 
   async extend(leases: readonly LeaseRef[]): Promise<readonly Extension[]> {
     return extendOnQuorum(this.#nodes, leases, {
-      clock: this.#clock,
+      deadlines: this.#deadlines,
       timeoutMs: this.#timeoutMs(Math.min(...leases.map(({ ttlMs }) => ttlMs))),
       trails: this.#trails,
       failure: (failures, lease) => this.#failure(failures, lease.resources),
@@ -112,7 +115,7 @@ export class QuorumEngine implements Engine {
     let notOurs = 0
     let awaited = false
     await ask(this.#nodes, {
-      clock: this.#clock,
+      deadlines: this.#deadlines,
       timeoutMs: this.#timeoutMs(lease.ttlMs),
       send: (node) => node.release(keys, lease.owner, token),
       heard: (index, answer) => {
@@ -137,7 +140,7 @@ export class QuorumEngine implements Engine {
 
   inspect(resource?: string): AsyncIterable<LeaseInfo> {
     const timeoutMs = this.#timeoutMs(NO_TTL_MS)
-    return inspectQuorum(this.#nodes, { prefix: this.#options.prefix, clock: this.#clock, timeoutMs, resource })
+    return inspectQuorum(this.#nodes, { prefix: this.#options.prefix, deadlines: this.#deadlines, timeoutMs, resource })
   }
 
   check(ttlMs: number): Promise<readonly Finding[]> {
@@ -154,6 +157,7 @@ export class QuorumEngine implements Engine {
     await this.#wakeups.close()
     // What is under way is bounded by the drivers; it is not worth more than a node's time.
     await this.#inTime(Promise.all(this.#nodes.map((node) => node.idle()))).catch(() => undefined)
+    this.#deadlines.close()
   }
 
   async #elect(
@@ -167,7 +171,7 @@ export class QuorumEngine implements Engine {
     const trail = this.#nodes.length > 1 ? this.#trails.begin(owner) : undefined
     const election = new Election({
       nodes: this.#nodes,
-      clock: this.#clock,
+      deadlines: this.#deadlines,
       timeoutMs: this.#timeoutMs(ttlMs),
       inOrder,
       acquire: (node) => acquire(node),
@@ -196,7 +200,7 @@ export class QuorumEngine implements Engine {
     const granted = election.granted().map((index) => this.#nodes[index]!)
     if (granted.length === 0) return
     await ask(granted, {
-      clock: this.#clock,
+      deadlines: this.#deadlines,
       timeoutMs: this.#timeoutMs(NO_TTL_MS),
       send: (node) => node.release(keys, owner, 0n),
       heard: () => false,
@@ -234,7 +238,8 @@ export class QuorumEngine implements Engine {
       true,
     ])
     const isNew = !stamps.includes(true)
-    const nodes = this.#nodes.filter(({ label }) => sitting.some(({ node }) => node === label))
+    // All of them then: the election was over before the last had answered.
+    const nodes = isNew ? this.#nodes : this.#nodes.filter(({ label }) => sitting.some(({ node }) => node === label))
     const waived = await Promise.all(
       nodes.map(async (node) => {
         // Not being allowed to ask, or no answer, is no reason to let it vote.
@@ -303,8 +308,8 @@ export class QuorumEngine implements Engine {
   #inTime<T>(work: Promise<T>): Promise<T> {
     const timeoutMs = this.#timeoutMs(NO_TTL_MS)
     return new Promise((resolve, reject) => {
-      const timer = this.#clock.timer(() => reject(new Error(`no answer within ${timeoutMs} ms`)), timeoutMs)
-      work.then(resolve, reject).finally(() => timer.cancel())
+      const deadline = this.#deadlines.start(timeoutMs, () => reject(new Error(`no answer within ${timeoutMs} ms`)))
+      work.then(resolve, reject).finally(() => deadline.cancel())
     })
   }
 }

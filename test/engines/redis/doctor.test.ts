@@ -1,6 +1,6 @@
 import { chmodSync } from 'node:fs'
-import { Cluster, Redis, type RedisOptions } from 'ioredis'
-import { afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { Cluster, Redis } from 'ioredis'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { systemClock } from '../../../src/clock.ts'
 import type { Finding } from '../../../src/engine.ts'
 import type { RedisClient } from '../../../src/engines/redis/client.ts'
@@ -11,24 +11,34 @@ import { startCluster } from '../../support/servers/redis-cluster.ts'
 import { startRedis, startRedisNodes, type RedisServer } from '../../support/servers/redis.ts'
 import { until } from '../../support/until.ts'
 
-type Login = Pick<RedisOptions, 'username' | 'password' | 'lazyConnect'>
-
-const open: (Redis | Cluster)[] = []
-afterEach(() => {
-  for (const client of open.splice(0)) client.disconnect()
-})
-
-function clientOf({ url }: { readonly url: string }, options: Login = {}): RedisClient {
-  const client = new Redis(url, options)
-  // Servers are killed here; the driver's own reports of it are not what is tested.
-  client.on('error', () => undefined)
-  open.push(client)
-  return recognise(client)
+interface Address {
+  readonly url: string
 }
 
-function check(clients: readonly RedisClient[], plan: Partial<CheckPlan> = {}): Promise<readonly Finding[]> {
-  const restart = clients.length > 1 ? 'auto' : 'trust'
-  return checkRedis({ clients, clock: systemClock, ttlMs: 30_000, driftMs: 302, restart, ...plan })
+function connect({ url }: Address): RedisClient & Disposable {
+  const client = new Redis(url)
+  // Servers are killed here; the driver's own reports of it are not what is tested.
+  client.on('error', () => undefined)
+  return { ...recognise(client), [Symbol.dispose]: () => client.disconnect() }
+}
+
+function asUser(name: string, { host, port }: RedisServer): Address {
+  return { url: `redis://${name}:any@${host}:${port}` }
+}
+
+/** With clients of its own where addresses are given. */
+async function check(
+  targets: readonly (Address | RedisClient)[],
+  plan: Partial<CheckPlan> = {},
+): Promise<readonly Finding[]> {
+  const restart = targets.length > 1 ? 'auto' : 'trust'
+  const own = targets.map((target) => ('run' in target ? undefined : connect(target)))
+  const clients = targets.map((target, index) => own[index] ?? (target as RedisClient))
+  try {
+    return await checkRedis({ clients, clock: systemClock, ttlMs: 30_000, driftMs: 302, restart, ...plan })
+  } finally {
+    for (const client of own) client?.[Symbol.dispose]()
+  }
 }
 
 /** `severity: what was found`, of all findings with this id (and of this node). */
@@ -54,7 +64,7 @@ test.each([
   { name: 'Valkey', valkey: true, version: /^Valkey \d+\.\d+\.\d+ \(speaks Redis / },
 ])('a durable $name alone passes every check', async ({ valkey, version }) => {
   await using server = await startRedis({ valkey, durable: true })
-  const findings = await check([clientOf(server)])
+  const findings = await check([server])
   expect(findings.filter(({ severity }) => severity !== 'ok')).toEqual([])
   expect(findings.map(({ id }) => id)).toEqual([
     'redis/reachable',
@@ -77,18 +87,17 @@ test.each([
   expect(one(findings, 'redis/version').found).toMatch(version)
 })
 
-test('the doctor changes nothing on a server, even where it must try commands', async () => {
+test.concurrent('the doctor changes nothing on a server, even where it must try commands', async () => {
   await using server = await startRedis({ acl: ['bob on nopass ~* &* +@all -eval'] })
-  const bob = { username: 'bob', password: 'any' }
-  const clients = [clientOf(server), clientOf(server, bob)]
-  await Promise.all(clients.map((client) => check([client], { restart: 'auto' })))
+  const users = [server, asUser('bob', server)]
+  await Promise.all(users.map((user) => check([user], { restart: 'auto' })))
   expect(await server.cli('INFO', 'persistence')).toMatch(/^rdb_changes_since_last_save:0\r?$/m)
   expect(await server.cli('DBSIZE')).toBe('0')
 })
 
-test('nodes without persistence sit out after a restart, or are dangerous when trusted', async () => {
+test.concurrent('nodes without persistence sit out after a restart, or are dangerous when trusted', async () => {
   await using nodes = await startRedisNodes(3)
-  const clients = nodes.nodes.map((node) => clientOf(node))
+  const clients = nodes.nodes
   const [auto, trust] = await Promise.all([check(clients), check(clients, { restart: 'trust' })])
   expect(alarming(auto)).toEqual([])
   expect(said(auto, 'redis/persistence')).toEqual(
@@ -101,13 +110,13 @@ test('nodes without persistence sit out after a restart, or are dangerous when t
   )
 })
 
-test('a single server that is not durable is a warning that says what it forgets', async () => {
+test.concurrent('a single server that is not durable is a warning that says what it forgets', async () => {
   await using everySecond = await startRedis({ args: ['--appendonly', 'yes', '--appendfsync', 'everysec'] })
   await using snapshots = await startRedis({ args: ['--save', '3600 1'] })
   await using nothing = await startRedis()
   await using almost = await startRedis({ durable: true, args: ['--no-appendfsync-on-rewrite', 'yes'] })
   const servers = [everySecond, snapshots, nothing, almost]
-  const findings = await Promise.all(servers.map((server) => check([clientOf(server)])))
+  const findings = await Promise.all(servers.map((server) => check([server])))
   const persistence = findings.map((found) => one(found, 'redis/persistence'))
   expect(persistence.map(({ severity, found }) => `${severity}: ${found}`)).toEqual([
     'warning: appendonly yes, appendfsync everysec',
@@ -123,7 +132,7 @@ test('a single server that is not durable is a warning that says what it forgets
   ])
 })
 
-test('a server that cannot write its snapshots is critical, because it refuses writes', async () => {
+test.concurrent('a server that cannot write its snapshots is critical, because it refuses writes', async () => {
   await using server = await startRedis({ args: ['--save', '3600 1'] })
   const folder = (await server.cli('CONFIG', 'GET', 'dir')).split('\n')[1]!
   chmodSync(folder, 0o555)
@@ -132,19 +141,19 @@ test('a server that cannot write its snapshots is critical, because it refuses w
     what: 'the snapshot failed',
   })
   await expect(server.cli('SET', 'a', '1')).rejects.toThrow('MISCONF')
-  const findings = await check([clientOf(server)])
+  const findings = await check([server])
   // Otherwise the server would refuse to stop.
   chmodSync(folder, 0o755)
   expect(said(findings, 'redis/disk-errors')).toEqual(['critical: rdb_last_bgsave_status is err'])
   expect(said(findings, 'redis/state')).toEqual([expect.stringMatching(/^critical: answers MISCONF/)])
 })
 
-test('volatile-ttl with a limit is critical, and so are the keys it has evicted', async () => {
+test.concurrent('volatile-ttl with a limit is critical, and so are the keys it has evicted', async () => {
   await using server = await startRedis({ args: ['--maxmemory', '3mb', '--maxmemory-policy', 'volatile-ttl'] })
   const fill = "for i = 1, 40 do redis.call('set', 'k' .. i, string.rep('x', 100000), 'px', 600000) end"
   await server.cli('EVAL', fill, '0')
   for (let i = 0; i < 20; i++) await server.cli('SET', `more${i}`, 'x'.repeat(10_000), 'PX', '600000')
-  const findings = await check([clientOf(server)])
+  const findings = await check([server])
   expect(said(findings, 'redis/eviction-policy')).toEqual([
     'critical: maxmemory-policy volatile-ttl, maxmemory 3.0 MiB',
   ])
@@ -152,37 +161,37 @@ test('volatile-ttl with a limit is critical, and so are the keys it has evicted'
   expect(said(findings, 'redis/evicted-keys')).toEqual([expect.stringMatching(/^critical: [1-9]\d* keys evicted/)])
 })
 
-test('a full server that evicts nothing is critical, because it refuses writes', async () => {
+test.concurrent('a full server that evicts nothing is critical, because it refuses writes', async () => {
   await using server = await startRedis()
   await server.cli('CONFIG', 'SET', 'maxmemory', '500kb')
   await expect(server.cli('SET', 'a', '1')).rejects.toThrow('OOM')
-  const findings = await check([clientOf(server)])
+  const findings = await check([server])
   expect(said(findings, 'redis/memory')).toEqual([expect.stringMatching(/^critical: .* of 500\.0 KiB used \(\d+ %\)$/)])
   expect(said(findings, 'redis/eviction-policy')).toEqual(['note: maxmemory-policy noeviction, maxmemory 500.0 KiB'])
 })
 
-test('a replica given as a server is critical', async () => {
+test.concurrent('a replica given as a server is critical', async () => {
   await using master = await startRedis()
   await using replica = await startReplica(master)
-  const findings = await check([clientOf(replica)])
+  const findings = await check([replica])
   expect(said(findings, 'redis/role')).toEqual([`critical: a replica of 127.0.0.1:${master.port} (link up)`])
 })
 
-test('one server given under two addresses is critical', async () => {
+test.concurrent('one server given under two addresses is critical', async () => {
   await using nodes = await startRedisNodes(2)
   const [a, b] = nodes.nodes as [RedisServer, RedisServer]
-  const findings = await check([clientOf(a), clientOf(b), clientOf({ url: `redis://localhost:${b.port}` })])
+  const findings = await check([a, b, { url: `redis://localhost:${b.port}` }])
   const [found] = said(findings, 'redis/independence')
   expect(found).toMatch(
     new RegExp(`^critical: 127.0.0.1:${b.port} and localhost:${b.port} are one server \\(run_id \\w+\\)$`),
   )
 })
 
-test('a replica of another node of the quorum is critical', async () => {
+test.concurrent('a replica of another node of the quorum is critical', async () => {
   await using nodes = await startRedisNodes(3)
   const [a, b, c] = nodes.nodes as [RedisServer, RedisServer, RedisServer]
   await replicate(c, a)
-  const findings = await check([a, b, c].map((node) => clientOf(node)))
+  const findings = await check([a, b, c])
   expect(said(findings, 'redis/independence')).toEqual([
     `critical: 127.0.0.1:${c.port} is a replica of 127.0.0.1:${a.port}`,
   ])
@@ -190,22 +199,22 @@ test('a replica of another node of the quorum is critical', async () => {
   expect(said(findings, 'redis/replicas', a)).toEqual([expect.stringMatching(/^warning: 1 replicas: /)])
 })
 
-test('an even number of nodes is a note, two are a warning', async () => {
+test.concurrent('an even number of nodes is a note, two are a warning', async () => {
   await using nodes = await startRedisNodes(4)
-  const clients = nodes.nodes.map((node) => clientOf(node))
+  const clients = nodes.nodes
   const [four, two] = await Promise.all([check(clients), check(clients.slice(2))])
   expect(said(four, 'redis/node-count')).toEqual(['note: 4 nodes'])
   expect(said(two, 'redis/node-count')).toEqual(['warning: 2 nodes'])
 })
 
-test('replicas of a single server are a warning, unless leases wait for them', async () => {
+test.concurrent('replicas of a single server are a warning, unless leases wait for them', async () => {
   await using master = await startRedis()
   await using _replica = await startReplica(master)
-  const client = clientOf(master)
+
   const [none, first, second] = await Promise.all([
-    check([client]),
-    check([client], { replicas: 1 }),
-    check([client], { replicas: 2 }),
+    check([master]),
+    check([master], { replicas: 1 }),
+    check([master], { replicas: 2 }),
   ])
   expect(one(none, 'redis/replicas')).toMatchObject({
     severity: 'warning',
@@ -216,7 +225,7 @@ test('replicas of a single server are a warning, unless leases wait for them', a
   expect(one(second, 'redis/replicas').severity).toBe('critical')
   expect(one(none, 'redis/min-replicas').severity).toBe('note')
   await master.cli('CONFIG', 'SET', 'min-replicas-to-write', '2')
-  expect(said(await check([client]), 'redis/min-replicas')).toEqual([
+  expect(said(await check([master]), 'redis/min-replicas')).toEqual([
     'critical: min-replicas-to-write 2, min-replicas-max-lag 10',
   ])
 })
@@ -269,8 +278,8 @@ describe('users', () => {
   // One server and all at the same time: each check waits for most of its time.
   beforeAll(async () => {
     await using server = await startRedis({ acl: users.map(({ rules }, index) => `user${index} on nopass ${rules}`) })
-    const clients = users.map((_, index) => clientOf(server, { username: `user${index}`, password: 'any' }))
-    findings = await Promise.all(clients.map((client) => check([client], { prefix: 'locks:' })))
+    const addresses = users.map((_, index) => asUser(`user${index}`, server))
+    findings = await Promise.all(addresses.map((address) => check([address], { prefix: 'locks:' })))
   })
 
   test.each(users.map((user, index) => ({ ...user, index })))(
@@ -283,23 +292,23 @@ describe('users', () => {
   )
 })
 
-test('the rules that the doctor proposes are enough', async () => {
+test.concurrent('the rules that the doctor proposes are enough', async () => {
   await using server = await startRedis({ acl: ['bob on nopass +ping +info +acl|whoami'] })
-  const client = clientOf(server, { username: 'bob', password: 'any' })
-  const before = one(await check([client], { prefix: 'lock:', restart: 'auto' }), 'redis/permissions')
+  const bob = asUser('bob', server)
+  const before = one(await check([bob], { prefix: 'lock:', restart: 'auto' }), 'redis/permissions')
   expect(before.severity).toBe('critical')
   await server.cli(...before.remedy!.split(' '))
-  const after = await check([client], { prefix: 'lock:', restart: 'auto' })
+  const after = await check([bob], { prefix: 'lock:', restart: 'auto' })
   expect(said(after, 'redis/permissions')).toEqual([expect.stringMatching(/^ok: the user bob may run/)])
   expect(said(after, 'redis/wake-ups')).toEqual(['ok: may subscribe'])
   await server.cli(...one(after, 'redis/restart-check').remedy!.split(' '))
-  expect(said(await check([client], { prefix: 'lock:', restart: 'auto' }), 'redis/restart-check')).toEqual([])
+  expect(said(await check([bob], { prefix: 'lock:', restart: 'auto' }), 'redis/restart-check')).toEqual([])
   expect(said(after, 'redis/inspection')).toEqual([])
 })
 
-test('where INFO and CONFIG are refused, the doctor says what it could not find out', async () => {
+test.concurrent('where INFO and CONFIG are refused, the doctor says what it could not find out', async () => {
   await using nodes = await startRedisNodes(3, { acl: [`bob on nopass ${everything} -info -config -role`] })
-  const findings = await check(nodes.nodes.map((node) => clientOf(node, { username: 'bob', password: 'any' })))
+  const findings = await check(nodes.nodes.map((node) => asUser('bob', node)))
   const unknowns = findings.filter(({ found }) => found.startsWith('could not find out'))
   expect(unknowns.map(({ severity }) => severity)).toEqual(unknowns.map(() => 'note'))
   expect(new Set(unknowns.map(({ id }) => id))).toEqual(
@@ -318,10 +327,10 @@ test('where INFO and CONFIG are refused, the doctor says what it could not find 
   expect(said(findings, 'redis/permissions')[0]).toBe('critical: the user bob may not run INFO server')
 })
 
-test('a server whose CONFIG was renamed keeps one check from being made, and a renamed EVAL is critical', async () => {
+test.concurrent('a server whose CONFIG was renamed keeps one check from being made, and a renamed EVAL is critical', async () => {
   await using config = await startRedis({ durable: true, args: ['--rename-command', 'CONFIG', 'hidden'] })
   await using scripts = await startRedis({ args: ['--rename-command', 'EVAL', 'hidden'] })
-  const [managed, scriptless] = await Promise.all([check([clientOf(config)]), check([clientOf(scripts)])])
+  const [managed, scriptless] = await Promise.all([check([config]), check([scripts])])
   expect(alarming(managed)).toEqual([])
   expect(said(managed, 'redis/persistence')).toEqual([
     expect.stringMatching(/^note: could not find out how often it writes to disk .*unknown command/i),
@@ -332,29 +341,32 @@ test('a server whose CONFIG was renamed keeps one check from being made, and a r
   })
 })
 
-test('a frozen node is a finding within seconds, and the others are checked', async () => {
+test.concurrent('a frozen node is a finding within seconds, and the others are checked', async () => {
   await using nodes = await startRedisNodes(3)
-  const [, , frozen] = nodes.nodes as [RedisServer, RedisServer, RedisServer]
-  const clients = nodes.nodes.map((node) => clientOf(node))
+  const [a, b, c] = nodes.nodes as [RedisServer, RedisServer, RedisServer]
+  using first = connect(a)
+  using second = connect(b)
+  using third = connect(c)
+  const clients = [first, second, third]
   await Promise.all(clients.map((client) => client.run(['PING'])))
-  await frozen.freeze()
+  await c.freeze()
   const startedAt = performance.now()
   const findings = await check(clients)
   expect(performance.now() - startedAt).toBeLessThan(4000)
-  expect(findings.filter(({ node }) => node === `127.0.0.1:${frozen.port}`)).toEqual([
+  expect(findings.filter(({ node }) => node === `127.0.0.1:${c.port}`)).toEqual([
     expect.objectContaining({ id: 'redis/reachable', severity: 'warning', found: 'no answer within 2000 ms' }),
   ])
   expect(said(findings, 'redis/quorum')).toEqual(['warning: 2 of 3 nodes answer; 2 are needed'])
   expect(said(findings, 'redis/round-trip')).toHaveLength(2)
 })
 
-test('too few nodes for a quorum, a closed client and a missing password are findings, not rejections', async () => {
+test.concurrent('too few nodes for a quorum, a closed client and a missing password are findings, not rejections', async () => {
   await using nodes = await startRedisNodes(2, { password: 'secret' })
   const [a, gone] = nodes.nodes as [RedisServer, RedisServer]
   const closed = new Redis(a.url)
   closed.disconnect()
   await gone.kill()
-  const clients = [recognise(closed), clientOf(gone), clientOf({ url: `redis://127.0.0.1:${a.port}` })]
+  const clients = [recognise(closed), gone, { url: `redis://127.0.0.1:${a.port}` }]
   const findings = await check(clients)
   expect(said(findings, 'redis/quorum')).toEqual(['critical: 0 of 3 nodes answer; 2 are needed'])
   expect(said(findings, 'redis/reachable')).toEqual([
@@ -365,9 +377,9 @@ test('too few nodes for a quorum, a closed client and a missing password are fin
   expect(JSON.stringify(findings)).not.toContain('secret')
 })
 
-test('a server that falls silent during the check ends it, with what was found until then', async () => {
+test.concurrent('a server that falls silent during the check ends it, with what was found until then', async () => {
   await using server = await startRedis()
-  const client = clientOf(server)
+  using client = connect(server)
   const run: RedisClient['run'] = (command) =>
     command[0] === 'TIME' ? new Promise(() => undefined) : client.run(command)
   const findings = await check([{ ...client, masters: () => Promise.resolve([{ label: client.label, run }]) }])
@@ -375,8 +387,8 @@ test('a server that falls silent during the check ends it, with what was found u
   expect(said(findings, 'redis/permissions')).toHaveLength(1)
 })
 
-test('a driver that throws or answers nonsense is a finding, not a rejection', async () => {
-  const client = clientOf({ url: 'redis://127.0.0.1:1' }, { lazyConnect: true })
+test.concurrent('a driver that throws or answers nonsense is a finding, not a rejection', async () => {
+  using client = connect({ url: 'redis://127.0.0.1:1' })
   const nonsense = { label: 'nonsense:1', run: () => Promise.resolve(42) }
   const broken = await check([{ ...client, masters: () => Promise.resolve(undefined as never) }])
   const odd = await check([{ ...client, masters: () => Promise.resolve([nonsense]) }])
@@ -390,7 +402,7 @@ test('a clock 5 s ahead is a warning with the difference, and its lease time is 
   await using nodes = await startRedisNodes(3, { clockShift: true })
   const [ahead, ...others] = nodes.nodes as [RedisServer, RedisServer, RedisServer]
   ahead.shiftClock(5000)
-  const findings = await check(nodes.nodes.map((node) => clientOf(node)))
+  const findings = await check(nodes.nodes)
   const [between, ...each] = said(findings, 'redis/clock-offset')
   expect(between).toMatch(
     new RegExp(`^warning: the clock of 127.0.0.1:${ahead.port} is (4999|500\\d) ms \\(±.* ms\\) ahead of`),
@@ -411,7 +423,7 @@ test('a clock that runs a tenth too fast is critical, one that runs too slow a w
     fast.shiftClock((performance.now() - startedAt) / 10)
     slow.shiftClock((startedAt - performance.now()) / 10)
   }, 2)
-  const [ofFast, ofSlow] = await Promise.all([check([clientOf(fast)]), check([clientOf(slow)])])
+  const [ofFast, ofSlow] = await Promise.all([check([fast]), check([slow])])
   clearInterval(shifting)
   expect(said(ofFast, 'redis/clock-drift')).toEqual([
     expect.stringMatching(/^critical: its clock (ran .* faster|jumped)/),
@@ -424,7 +436,7 @@ test('a clock that runs a tenth too fast is critical, one that runs too slow a w
 test('a slow network is measured against the ttl, and a drift that it hides is not reported as none', async () => {
   await using server = await startRedis()
   await using proxy = await startProxy(server.port)
-  const client = clientOf(proxy)
+  using client = connect(proxy)
   await client.run(['PING'])
   proxy.delay(15)
   const ttls = [30_000, 240, 60]
@@ -440,9 +452,9 @@ test('a slow network is measured against the ttl, and a drift that it hides is n
   })
 })
 
-test('a script that does not end is critical, and the check does', async () => {
+test.concurrent('a script that does not end is critical, and the check does', async () => {
   await using server = await startRedis({ args: ['--busy-reply-threshold', '50'] })
-  const client = clientOf(server)
+  using client = connect(server)
   await client.run(['PING'])
   const endless = server.cli('EVAL', 'while true do end', '0').catch(() => undefined)
   await until(
@@ -461,12 +473,12 @@ test('a script that does not end is critical, and the check does', async () => {
   await endless
 })
 
-test('a Cluster passes through a Cluster client, and one of its nodes through a plain client is critical', async () => {
+test.concurrent('a Cluster passes through a Cluster client, and one of its nodes through a plain client is critical', async () => {
   await using group = await startCluster()
   const { host, port } = group.nodes[0]!
   const cluster = new Cluster([{ host, port }])
-  open.push(cluster)
-  const [whole, plain] = await Promise.all([check([recognise(cluster)]), check([clientOf(group.nodes[0]!)])])
+  const [whole, plain] = await Promise.all([check([recognise(cluster)]), check([group.nodes[0]!])])
+  cluster.disconnect()
   expect(alarming(whole).filter(({ id }) => id !== 'redis/persistence')).toEqual([])
   expect(said(whole, 'redis/mode')).toEqual(Array.from({ length: 3 }, () => 'ok: cluster, as its client expects'))
   expect(said(whole, 'redis/wake-ups')).toEqual(Array.from({ length: 3 }, () => 'ok: may ssubscribe'))

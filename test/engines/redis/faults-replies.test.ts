@@ -64,6 +64,7 @@ describe.each(drivers)('a lost reply, $driver', ({ driver, outcome }) => {
     await using setup = await throughProxy(driver, (type) => events.push(type))
     const { locks, proxy } = setup
     const lease = await locks.acquire('order', { ttl: '6s' })
+    events.length = 0
     proxy.cutOnNextReply('order')
     await until(() => events.includes('renewed'), { what: 'it was renewed' })
     expect(proxy.lostReplies).toBe(1)
@@ -77,10 +78,10 @@ describe.each(drivers)('a lost reply, $driver', ({ driver, outcome }) => {
     const lease = await locks.acquire('order')
     const signal = lease.signal
     proxy.cutOnNextReply('order')
-    const released = lease.release()
+    const released = Promise.allSettled([lease.release()])
     await until(() => proxy.lostReplies === 1, { what: 'the reply was lost' })
     const next = await direct.acquire('order', { wait: '10s' })
-    const [settled] = await Promise.allSettled([released])
+    const [settled] = await released
     expect(settled).toMatchObject({ status: outcome })
     expect(signal.reason).toMatchObject({ reason: 'released' })
     expect(next.token).toBeGreaterThan(lease.token)

@@ -106,7 +106,7 @@ describe('a deployment', () => {
 
   test("that is new waits with restart: 'strict'", async () => {
     await using quorum = await startQuorum()
-    const locks = quorum.locks({ ttl: '1s' }, { restart: 'strict', maxTtl: '1s' })
+    const locks = quorum.locks({ ttl: '5s' }, { restart: 'strict', maxTtl: '5s' })
     const error = await failure(locks.acquire('order', { wait: 0 }))
     for (const { cause } of error.nodes) expect(cause.message).toMatch(SITS_OUT)
     await using lease = await locks.acquire('order', { wait: '30s' })

@@ -21,9 +21,10 @@ test('an etcd cluster elects another leader when its leader freezes', async () =
   const old = await cluster.leader()
   await old.freeze()
   const next = await until(async () => notThis(old, await cluster.leader()), { what: 'a new leader' })
-  await next.call('kv/put', { key: base64('a'), value: base64('1') })
+  await until(() => next.call('kv/put', { key: base64('a'), value: base64('1') }), { what: 'a write' })
   await old.thaw()
-  expect(await old.call('kv/range', { key: base64('a') })).toMatchObject({ count: '1' })
+  const found = await until(() => old.call('kv/range', { key: base64('a') }), { what: 'a read' })
+  expect(found).toMatchObject({ count: '1' })
 })
 
 test('consul keeps its keys across a crash and loses them when restarted empty', async () => {
@@ -44,7 +45,8 @@ test('a consul cluster elects another leader when its leader is killed', async (
   const next = await until(async () => notThis(old, await cluster.leader()), { what: 'a new leader' })
   await until(() => next.call('PUT', 'kv/a', '1'), { what: 'a write' })
   await old.restart()
-  expect(await old.call('GET', 'kv/a')).toMatchObject([{ Key: 'a' }])
+  const found = await until(() => old.call('GET', 'kv/a'), { what: 'a read' })
+  expect(found).toMatchObject([{ Key: 'a' }])
 })
 
 test('zookeeper answers again after freezing, after a crash and without its data', async () => {

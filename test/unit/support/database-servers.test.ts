@@ -31,7 +31,8 @@ test('a frozen postgres freezes the processes of its connections too', async () 
   expect(await asleep).toContain('terminating connection')
 })
 
-test.runIf(hasEngine('clock-shift'))('a clock-shifted postgres tells the shifted time', async () => {
+test('a clock-shifted postgres tells the shifted time', async ({ skip }) => {
+  skip(!hasEngine('clock-shift'), 'no C compiler, so no library that shifts clocks')
   await using server = await startPostgres({ clockShift: true })
   server.shiftClock(3_600_000)
   const seconds = Number(await server.sql('SELECT extract(epoch FROM clock_timestamp())'))

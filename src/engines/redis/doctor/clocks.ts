@@ -2,7 +2,7 @@ import type { CheckPlan, Diagnosis, Patient } from './patient.ts'
 import { milliseconds, percent } from './patient.ts'
 
 /** Surely between the two, in the unit of the thing. */
-export interface Range {
+interface Range {
   readonly low: number
   readonly high: number
 }

@@ -76,9 +76,15 @@ export function within(clock: Clock, limitMs: number, work: () => Promise<unknow
     }
     started(work).then(
       (value) => settle({ kind: 'reply', value }),
-      (error: unknown) => settle({ kind: 'error', message: error instanceof Error ? error.message : String(error) }),
+      (error: unknown) => settle({ kind: 'error', message: messageOf(error) }),
     )
   })
+}
+
+/** Servers repeat what they were sent, which says nothing here. */
+export function messageOf(error: unknown): string {
+  const message = error instanceof Error ? error.message : String(error)
+  return message.replace(/,? with args beginning with:.*$/s, '')
 }
 
 async function started(work: () => Promise<unknown>): Promise<unknown> {

@@ -8,7 +8,7 @@ export function checkReplication(facts: Facts, plan: CheckPlan): readonly Diagno
   if (facts.info('connected_slaves') === undefined) {
     return [unknown('redis/replicas', 'whether it has replicas', facts.infoRefused, '+info')]
   }
-  return [replicas(facts, plan), ...leastReplicas(facts)]
+  return [replicas(facts, plan), ...leastReplicas(facts, plan)]
 }
 
 function replicas(facts: Facts, plan: CheckPlan): Diagnosis {
@@ -75,7 +75,7 @@ function told({ address, state, offset, lagSeconds }: Replica, facts: Facts): st
 }
 
 /** The master's own bound on how long it goes on granting while its replicas are cut off and one may be promoted. */
-function leastReplicas(facts: Facts): readonly Diagnosis[] {
+function leastReplicas(facts: Facts, plan: CheckPlan): readonly Diagnosis[] {
   const id = 'redis/min-replicas'
   const least = Number(facts.setting('min-replicas-to-write') ?? Number.NaN)
   const lag = Number(facts.setting('min-replicas-max-lag') ?? Number.NaN)
@@ -101,7 +101,8 @@ function leastReplicas(facts: Facts): readonly Diagnosis[] {
     const meaning = `A master cut off from its replicas stops granting after about ${lag} s.`
     return [{ id, severity: 'ok', found, meaning }]
   }
-  if (count === 0) return []
+  // In a quorum a failover is the harm itself, and that was said.
+  if (count === 0 || plan.clients.length > 1) return []
   return [
     {
       id,

@@ -140,6 +140,7 @@ async function role(patient: Patient, facts: Facts): Promise<Diagnosis> {
   const name = facts.info('role') ?? firstOf(await patient.ask('ROLE'))
   if (name === undefined) return unknown(id, 'whether it is a master', facts.infoRefused, '+info or +role')
   if (name === 'master') return { id, severity: 'ok', found: 'a master', meaning: 'It accepts writes.' }
+  if (name === 'sentinel') return { id, severity: 'critical', found: 'a sentinel', meaning: 'It grants no lease.' }
   const master = `${facts.info('master_host') ?? '?'}:${facts.info('master_port') ?? '?'}`
   return {
     id,

@@ -1,9 +1,9 @@
 import { systemClock, type Timer } from '../../../clock.ts'
 import type { Subscriber } from '../client.ts'
-import { hasMethods, property } from './expected.ts'
+import { hasMethods, property, text } from './expected.ts'
 import { ResilientSubscriber, type Line, type LineEvents } from './lines.ts'
 import { plain } from './reply.ts'
-import type { GlideClient } from './valkey-glide.ts'
+import { DECODER_STRING, type GlideClient } from './valkey-glide-types.ts'
 
 /** What is used of a second GLIDE client, which subscribes. */
 interface GlideCopy extends GlideClient {
@@ -111,8 +111,23 @@ class GlideLine implements Line {
     this.#heartbeat = systemClock.timer(() => void ask(), HEARTBEAT_MS, true)
   }
 
-  /** The id of the connection, on a Cluster of each of them. */
+  /** The id of the connection; on a Cluster of each of them, with the epoch, which rises when a slot changes hands. */
   async #identity(copy: GlideCopy): Promise<string> {
-    return JSON.stringify(await copy.customCommand(['CLIENT', 'ID'], this.#cluster ? { route: 'allPrimaries' } : {}))
+    if (!this.#cluster) return JSON.stringify(await copy.customCommand(['CLIENT', 'ID']))
+    const options = { route: 'allPrimaries', decoder: DECODER_STRING }
+    const commands = [
+      ['CLIENT', 'ID'],
+      ['CLUSTER', 'INFO'],
+    ]
+    const replies = await Promise.all(commands.map((command) => copy.customCommand(command, options)))
+    return replies.flatMap(perNode).sort().join()
   }
+}
+
+/** GLIDE answers for several nodes with a list of { key, value }, in any order. */
+function perNode(reply: unknown): string[] {
+  return (Array.isArray(reply) ? reply : []).map((entry: unknown) => {
+    const value = text(entry, 'value') ?? ''
+    return `${text(entry, 'key')} ${/cluster_my_epoch:\d+/.exec(value)?.[0] ?? value}`
+  })
 }

@@ -1,13 +1,10 @@
 import type { RedisClient, RedisMaster } from '../client.ts'
 import { describe, hasMethods, property, text } from './expected.ts'
 import { plain } from './reply.ts'
+import { slotOf } from './slot.ts'
 import { glideSubscriber } from './valkey-glide-lines.ts'
-
-/** What is used of a GLIDE `GlideClient` or `GlideClusterClient`. */
-export interface GlideClient {
-  customCommand(args: string[], options?: object): Promise<unknown>
-  close(): void
-}
+import { together, togetherInSlot } from './valkey-glide-together.ts'
+import { DECODER_STRING, type GlideClient } from './valkey-glide-types.ts'
 
 /** Any client of GLIDE, of whatever version; what is used of it is looked at when it comes. */
 export interface GlideLike {
@@ -15,9 +12,6 @@ export interface GlideLike {
   invokeScript(...args: never[]): unknown
   close(...args: never[]): unknown
 }
-
-/** `Decoder.String` of GLIDE: whatever default decoder the user has set, our replies are strings. */
-const DECODER_STRING = 1
 
 /** Wraps a GLIDE `GlideClient` or `GlideClusterClient`. */
 export function valkeyGlide(client: GlideLike): RedisClient {
@@ -38,7 +32,9 @@ export function valkeyGlide(client: GlideLike): RedisClient {
     cluster,
     unusable: () => (property(client, 'isClosed') === true ? 'it is closed' : undefined),
     run: cluster ? (command, key) => sender(client, routeOf(key))(command) : run,
-    runTogether: (commands, key) => together(sender(client, cluster ? routeOf(key) : undefined), commands),
+    runTogether: cluster
+      ? (commands, key) => togetherInSlot(sender(client, routeOf(key)), commands, slotOf(key))
+      : (commands) => together(run, commands),
     masters: cluster ? () => clusterMasters(client) : () => Promise.resolve([{ label: addresses, run }]),
     subscriber: () => glideSubscriber(client, cluster),
   }
@@ -79,19 +75,6 @@ function flat(reply: unknown): unknown {
     const isEntry = typeof item === 'object' && item !== null && 'key' in item && 'value' in item
     return isEntry ? [item.key, flat(item.value)] : [flat(item)]
   })
-}
-
-/**
- * One after the other on GLIDE's one connection to a server. A Batch would need its class, which is the driver's. Should
- * GLIDE reconnect in between, WAIT would count on a connection that wrote nothing and praise every replica, so the
- * connection's id must be the same before and after.
- */
-async function together(send: Send, commands: readonly (readonly string[])[]): Promise<readonly unknown[]> {
-  const replies: unknown[] = []
-  const before = await send(['CLIENT', 'ID'])
-  for (const command of commands) replies.push(await send(command))
-  if ((await send(['CLIENT', 'ID'])) !== before) throw new Error('the connection was lost between two commands')
-  return replies
 }
 
 async function clusterMasters(client: GlideClient): Promise<readonly RedisMaster[]> {

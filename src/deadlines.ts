@@ -1,0 +1,73 @@
+import type { Clock, Timer } from './clock.ts'
+
+/** One moment at which something is given up, unless it is done before. */
+export interface Deadline {
+  cancel(): void
+}
+
+interface Entry extends Deadline {
+  readonly dueMs: number
+  readonly expired: () => void
+}
+
+interface Line {
+  /** In the order of their ends: all have the same delay. */
+  readonly entries: Set<Entry>
+  timer: Timer | undefined
+}
+
+/**
+ * Deadlines that are nearly always met: every attempt and every command has one. A timer each would cost more than the
+ * rest of our own work, so those of the same delay stand in line behind one timer, which is not even stopped when the
+ * one it was set for is met.
+ */
+export class Deadlines {
+  readonly #clock: Clock
+  readonly #lines = new Map<number, Line>()
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  start(delayMs: number, expired: () => void): Deadline {
+    let line = this.#lines.get(delayMs)
+    if (line === undefined) {
+      line = { entries: new Set(), timer: undefined }
+      this.#lines.set(delayMs, line)
+    }
+    const { entries } = line
+    const entry: Entry = {
+      dueMs: this.#clock.monotonicMs() + delayMs,
+      expired,
+      cancel: () => void entries.delete(entry),
+    }
+    entries.add(entry)
+    if (line.timer === undefined) this.#arm(delayMs, line, delayMs)
+    return entry
+  }
+
+  /** Stops what is left without calling anyone. */
+  close(): void {
+    for (const line of this.#lines.values()) {
+      line.timer?.cancel()
+      line.entries.clear()
+    }
+    this.#lines.clear()
+  }
+
+  #arm(delayMs: number, line: Line, inMs: number): void {
+    // In the background: whoever waits for a server is kept alive by the connection.
+    line.timer = this.#clock.timer(() => this.#fire(delayMs, line), inMs, true)
+  }
+
+  #fire(delayMs: number, line: Line): void {
+    line.timer = undefined
+    const now = this.#clock.monotonicMs()
+    for (const entry of line.entries) {
+      if (entry.dueMs > now) return this.#arm(delayMs, line, entry.dueMs - now)
+      line.entries.delete(entry)
+      entry.expired()
+    }
+    if (line.entries.size === 0 && line.timer === undefined) this.#lines.delete(delayMs)
+  }
+}

@@ -1,0 +1,31 @@
+// Acquires a lease and keeps it. When told to write, it does so without another look at its lease, as a process does
+// that was stopped between its last look and its write.
+import { Redis } from 'ioredis'
+import { connectLocks } from './connect.mjs'
+
+const { TTL_MS, STORE_PORT, STORE_SCRIPT } = process.env
+const locks = await connectLocks({ ttl: Number(TTL_MS) })
+const store = STORE_PORT === undefined ? undefined : new Redis({ host: '127.0.0.1', port: Number(STORE_PORT) })
+await store?.ping()
+const lease = await locks.acquire('order')
+const { signal } = lease
+
+process.on('message', async ({ value }) => {
+  const held = lease.held
+  const accepted = await store.eval(STORE_SCRIPT, 1, 'order', value, String(lease.token))
+  process.send({ type: 'written', held, accepted: accepted === 1 })
+})
+
+// Notices that the process was stopped, as soon as anything runs again: in the same turn of the event loop in which
+// the keeper's own timer is due.
+let lastMs = performance.now()
+setInterval(() => {
+  const nowMs = performance.now()
+  const stoppedMs = nowMs - lastMs
+  lastMs = nowMs
+  if (stoppedMs < Number(TTL_MS)) return
+  const first = { held: lease.held, remainingMs: lease.remaining() }
+  setImmediate(() => process.send({ type: 'woken', ...first, aborted: signal.aborted, reason: signal.reason?.reason }))
+}, 1)
+
+process.send({ type: 'acquired', token: String(lease.token) })

@@ -1,0 +1,151 @@
+import { describe, expect, test } from 'vitest'
+import { fails, lost, unknown } from '../support/scripted-engine.ts'
+import { bench, neighbour, watched } from './bench.ts'
+
+describe('once', () => {
+  test('runs the job, gives its value, and lets go', async () => {
+    const it = bench()
+    expect(await it.locks.once('job', {}, () => 42)).toEqual({ ran: true, value: 42 })
+    expect(await it.leases()).toEqual([])
+  })
+
+  test('skips the job when it runs somewhere else, without waiting', async () => {
+    const it = bench()
+    await neighbour(it).acquire('job')
+    let ran = 0
+    expect(await it.locks.once('job', {}, () => ran++)).toEqual({ ran: false })
+    expect(ran).toBe(0)
+  })
+
+  test('keeps the job from running again for at least so long since it began, and not longer', async () => {
+    const it = bench({ ttl: '30s' })
+    const other = neighbour(it)
+    const job = watched(
+      it.locks.once('job', { atLeast: '10s' }, () => new Promise<void>((resolve) => void it.clock.timer(resolve, 4000))),
+    )
+    await it.clock.advance(4000)
+    expect(job).toMatchObject({ state: 'resolved', value: { ran: true } })
+    await it.clock.advance(5999)
+    expect(await other.once('job', {}, () => 1)).toEqual({ ran: false })
+    await it.clock.advance(1)
+    expect(await other.once('job', {}, () => 1)).toEqual({ ran: true, value: 1 })
+  })
+
+  test('keeps it for so long even if this machine dies in the middle: the first ttl covers it', async () => {
+    const it = bench({ ttl: '1s' })
+    void it.locks.once('job', { atLeast: '1h' }, () => new Promise<never>(() => undefined))
+    await it.clock.advance(0)
+    expect(await it.leases()).toMatchObject([{ remainingMs: 3_600_000 }])
+  })
+
+  test('lets go at once when the job took longer than that', async () => {
+    const it = bench()
+    const job = watched(
+      it.locks.once('job', { atLeast: '1s' }, () => new Promise<void>((resolve) => void it.clock.timer(resolve, 1500))),
+    )
+    await it.clock.advance(1500)
+    expect(job.state).toBe('resolved')
+    expect(await it.leases()).toEqual([])
+  })
+
+  test('keeps it for so long also when the job failed, and rejects with its error', async () => {
+    const it = bench()
+    const error = new Error('of the job')
+    await expect(it.locks.once('job', { atLeast: '10s' }, () => Promise.reject(error))).rejects.toBe(error)
+    expect(await it.leases()).toMatchObject([{ remainingMs: 10_000 }])
+  })
+
+  test('leaves nothing running while the rest of the time runs out, not even a renewal', async () => {
+    const it = bench({ ttl: '30s' })
+    await it.locks.once('job', { atLeast: '20s' }, () => undefined)
+    const before = it.engine.count('extend')
+    await it.clock.advance(20_000)
+    expect(it.engine.count('extend')).toBe(before)
+    expect(await it.leases()).toEqual([])
+    expect(it.told()).not.toContain('lost')
+  })
+
+  test('that can not set the rest lets the lease run out with its ttl, no longer renewed', async () => {
+    const it = bench({ ttl: '30s' })
+    it.engine.next.extend.push(unknown('no answer'))
+    expect(await it.locks.once('job', { atLeast: '20s' }, () => 42)).toEqual({ ran: true, value: 42 })
+    expect(await it.leases()).toMatchObject([{ remainingMs: 30_000 }])
+    await it.clock.advance(30_000)
+    expect(it.engine.count('extend')).toBe(1)
+    expect(await it.leases()).toEqual([])
+  })
+
+  test('wakes those who wait in this process when the rest is over, not with the longer ttl', async () => {
+    const it = bench({ ttl: '30s', wait: '1h' })
+    const job = it.locks.once('job', { atLeast: '5s' }, () => new Promise<void>((resolve) => void it.clock.timer(resolve, 1000)))
+    await it.clock.advance(0)
+    const waiting = watched(it.locks.acquire('job'))
+    await it.clock.advance(1000)
+    await job
+    await it.clock.advance(3999)
+    expect(waiting.state).toBe('pending')
+    await it.clock.advance(30)
+    expect(waiting.state).toBe('resolved')
+  })
+
+  test('tells the job when its time is up, and rejects if it went on', async () => {
+    const it = bench({ ttl: '3s' })
+    const seen: unknown[] = []
+    const job = watched(
+      it.locks.once('job', { atMost: '10s' }, async ({ signal }) => {
+        await new Promise((resolve) => signal.addEventListener('abort', resolve))
+        seen.push(signal.reason)
+      }),
+    )
+    await it.clock.advance(10_000)
+    expect(seen).toMatchObject([{ reason: 'expired' }])
+    expect(job).toMatchObject({ state: 'rejected', reason: { code: 'LEASE_LOST', reason: 'expired' } })
+  })
+
+  test('rejects when the lease was lost while the job ran', async () => {
+    const it = bench({ ttl: '3s' })
+    it.engine.next.extend.push(lost)
+    const job = watched(
+      it.locks.once('job', {}, () => new Promise<void>((resolve) => void it.clock.timer(resolve, 2000))),
+    )
+    await it.clock.advance(2000)
+    expect(job).toMatchObject({ state: 'rejected', reason: { code: 'LEASE_LOST', reason: 'stolen' } })
+  })
+
+  test('gives the value although the release failed', async () => {
+    const it = bench()
+    it.engine.next.release.push(fails(new Error('connection reset')))
+    expect(await it.locks.once('job', {}, () => 42)).toEqual({ ran: true, value: 42 })
+  })
+
+  test('never overlaps or comes too early, on however many machines and whatever the schedule', async () => {
+    const it = bench({ ttl: '5s' })
+    const machines = [it.locks, neighbour(it, { ttl: '5s' }), neighbour(it, { ttl: '5s' })]
+    const began: number[] = []
+    const work = (): Promise<void> => {
+      began.push(it.clock.monotonicMs())
+      return new Promise((resolve) => void it.clock.timer(resolve, 700))
+    }
+    for (let tick = 0; tick < 60; tick++) {
+      for (const machine of machines) void machine.once('job', { atLeast: '10s' }, work)
+      await it.clock.advance(1000)
+    }
+    expect(began.length).toBeGreaterThanOrEqual(5)
+    for (const [index, at] of began.slice(1).entries()) expect(at - began[index]!).toBeGreaterThanOrEqual(10_000)
+  })
+
+  test.each([
+    [{ atLeast: -1 }, RangeError, /^atLeast: expected /],
+    [{ atLeast: 'soon' }, TypeError, /^atLeast: expected .*, got 'soon'/],
+    [{ atMost: 0 }, RangeError, /^atMost: expected /],
+    [{ ttl: 10 }, RangeError, /^ttl: expected at least 50 ms, got 10/],
+    [null, TypeError, /^options: expected an object, got null/],
+  ])('with %j is rejected before anything is acquired', async (options, kind, message) => {
+    const it = bench()
+    const outcome = it.locks.once('job', options as never, () => 1)
+    await expect(outcome).rejects.toThrow(kind)
+    await expect(outcome).rejects.toThrow(message)
+    await expect(it.locks.once('job', {}, 'work' as never)).rejects.toThrow(/^work: expected a function, got/)
+    expect(it.engine.calls).toEqual([])
+  })
+})
