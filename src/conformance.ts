@@ -14,7 +14,7 @@ export interface ConformanceSetup {
 export interface ConformanceCase {
   /** A claim about every engine. */
   readonly name: string
-  run(): Promise<void>
+  readonly run: () => Promise<void>
 }
 
 /**
@@ -40,7 +40,7 @@ const LONG_TTL_MS = 30_000
 
 interface Case {
   readonly name: string
-  run(bench: Bench): Promise<void>
+  readonly run: (bench: Bench) => Promise<void>
 }
 
 function engineCases(shortTtlMs: number): Case[] {
@@ -191,7 +191,7 @@ function engineCases(shortTtlMs: number): Case[] {
         const handOver = engine.handOver?.bind(engine) ?? releaseAndAcquire(engine)
         const outcome = await handOver(lease, next)
         assert.equal(outcome.kind, 'granted')
-        const token = (outcome as Grant).token
+        const { token } = outcome
         bench.keep(engine, { ...next, token })
         assert.ok(token > lease.token)
         assert.deepEqual(await engine.extend([lease]), [{ kind: 'lost' }])
@@ -421,15 +421,14 @@ class Bench {
   async granted(engine: Engine, request: LeaseRequest): Promise<Grant> {
     const outcome = await engine.acquire(request)
     assert.equal(outcome.kind, 'granted', `${request.resources.join(', ')}: ${JSON.stringify(outcome, plain)}`)
-    const grant = outcome as Grant
-    this.#leases.push([engine, { ...request, token: grant.token }])
-    return grant
+    this.#leases.push([engine, { ...request, token: outcome.token }])
+    return outcome
   }
 
   async refused(engine: Engine, request: LeaseRequest): Promise<Refusal> {
     const outcome = await engine.acquire(request)
     assert.equal(outcome.kind, 'refused', request.resources.join(', '))
-    return outcome as Refusal
+    return outcome
   }
 
   async eventuallyGranted(engine: Engine, request: LeaseRequest): Promise<Grant> {

@@ -11,7 +11,7 @@ test('two processes with different clients never are in the critical section tog
   await using log = await startRedis()
   const env = { LOG_PORT: String(log.port), ROUNDS: String(ROUNDS), LANES: String(LANES) }
   const workers = ['ioredis', 'node-redis'].map((driver) => setup.worker('rounds.mjs', driver, env))
-  for (const worker of workers) await worker.next(isType('ready'), { withinMs: 20_000, what: 'sign of life' })
+  for (const worker of workers) await worker.next(isType('ready'), { withinMs: 40_000, what: 'sign of life' })
   for (const worker of workers) worker.send({ type: 'go' })
   for (const worker of workers) await worker.next(isType('done'), { withinMs: 50_000, what: 'end of its rounds' })
 

@@ -8,7 +8,7 @@ test.each(['ioredis', 'node-redis'])(
   async (driver) => {
     await using setup = await startSetup()
     const holder = setup.worker('holder.mjs', driver, { TTL_MS: String(TTL_MS) })
-    const first = await holder.next(isType('acquired'), { withinMs: 20_000 })
+    const first = await holder.next(isType('acquired'), { withinMs: 40_000 })
     await holder.kill()
     expect(await holder.exited).toBe('SIGKILL')
     expect(await setup.locks.tryAcquire('order')).toBeNull()

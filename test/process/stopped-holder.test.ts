@@ -25,7 +25,7 @@ test.each([
   using client = disposable(new Redis({ host: store.host, port: store.port }))
   const env = { TTL_MS: String(TTL_MS), STORE_PORT: String(store.port), STORE_SCRIPT: script }
   const holder = setup.worker('holder.mjs', 'ioredis', env)
-  const first = await holder.next(isType('acquired'), { withinMs: 20_000 })
+  const first = await holder.next(isType('acquired'), { withinMs: 40_000 })
   await holder.pause()
 
   const second = await setup.locks.acquire('order', { wait: '30s' })
@@ -44,7 +44,7 @@ test.each(drivers)(
   async (driver) => {
     await using setup = await startSetup()
     const holder = setup.worker('holder.mjs', driver, { TTL_MS: String(TTL_MS) })
-    await holder.next(isType('acquired'), { withinMs: 20_000 })
+    await holder.next(isType('acquired'), { withinMs: 40_000 })
     await holder.pause()
     await until(() => isFree(setup, 'order'), { what: 'the lease was over on every node' })
     await holder.resume()

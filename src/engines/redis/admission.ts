@@ -59,18 +59,19 @@ export class Admission {
 
   /** With this persistence a node forgets nothing when it restarts. */
   async forgetsNothing(): Promise<boolean> {
-    const reply = await this.#client.run(['CONFIG', 'GET', 'append*'], STAMP_KEY)
+    const reply = await this.#client.run(['CONFIG', 'GET', '*append*'], STAMP_KEY)
     if (!Array.isArray(reply)) return false
-    const value = (name: string): unknown => reply[reply.indexOf(name) + 1]
-    return value('appendonly') === 'yes' && value('appendfsync') === 'always'
+    const is = (name: string, value: string): boolean => reply[reply.indexOf(name) + 1] === value
+    return is('appendonly', 'yes') && is('appendfsync', 'always') && is('no-appendfsync-on-rewrite', 'no')
   }
 
   async #run(): Promise<{ runId: string; uptimeMs: number }> {
     const info = String(await this.#client.run(['INFO', 'server'], STAMP_KEY))
     const runId = /^run_id:(\w+)/m.exec(info)?.[1]
-    const uptime = /^uptime_in_seconds:(\d+)/m.exec(info)?.[1]
+    // Negative after the node's clock was set back.
+    const uptime = /^uptime_in_seconds:(-?\d+)/m.exec(info)?.[1]
     if (runId === undefined || uptime === undefined)
       throw new Error('INFO server tells neither run_id nor uptime_in_seconds')
-    return { runId, uptimeMs: Number(uptime) * 1000 }
+    return { runId, uptimeMs: Math.max(0, Number(uptime) * 1000) }
   }
 }

@@ -69,7 +69,12 @@ export function redlock(clients: readonly unknown[], options: RedlockOptions = {
     throw new TypeError(`restart: expected 'auto', 'strict' or 'trust', got ${shown(restart)}`)
   }
   const recognised = clients.map((client: unknown, index) => usable(client, `clients[${index}]`))
-  for (const [index, { identity }] of recognised.entries()) {
+  for (const [index, { identity, cluster }] of recognised.entries()) {
+    if (cluster) {
+      throw new TypeError(
+        `clients[${index}]: expected a client of one master, got a Redis Cluster; use redis(cluster) for it`,
+      )
+    }
     const first = recognised.findIndex((other) => other.identity === identity)
     if (first !== index) {
       throw new TypeError(`clients[${index}]: expected a client of its own, got the same object as clients[${first}]`)
@@ -137,6 +142,7 @@ function engine(
       restart: kind.restart,
       nodeTimeoutMs:
         nodeTimeout === undefined ? undefined : durationMs(nodeTimeout, 'nodeTimeout', { minMs: 1, maxMs: 60_000 }),
+      replicas: kind.replicas.count,
       replicaWaitMs: kind.replicas.count > 0 ? kind.replicas.withinMs : 0,
     },
   )

@@ -52,7 +52,7 @@ async function* fenceKeys(node: RedisNode): AsyncIterable<string[]> {
     do {
       const command = ['SCAN', cursor, 'MATCH', FENCE_PATTERN, 'COUNT', String(SCAN_COUNT)]
       const [next, keys] = (await master.run(command)) as [string, string[]]
-      cursor = String(next)
+      cursor = next
       if (keys.length > 0) yield keys
     } while (cursor !== '0')
   }

@@ -37,7 +37,8 @@ export interface QuorumOptions {
   readonly restart: 'auto' | 'strict' | 'trust'
   /** Undefined: a tenth of the ttl. */
   readonly nodeTimeoutMs: number | undefined
-  /** Time a command may take longer because it waits for replicas. */
+  /** How many replicas acknowledge a grant, and how much longer a command may take because of that. */
+  readonly replicas: number
   readonly replicaWaitMs: number
 }
 
@@ -150,6 +151,8 @@ export class QuorumEngine implements Engine {
       ttlMs,
       driftMs: this.limits.driftMs(ttlMs),
       restart: this.#options.restart,
+      prefix: this.#options.prefix,
+      replicas: this.#options.replicas,
     })
   }
 
@@ -230,25 +233,21 @@ export class QuorumEngine implements Engine {
 
   /** Lets nodes vote that restarted but have forgotten nothing. True if there were any. */
   async #waiveSittingOut(election: Election): Promise<boolean> {
-    const sitting = election.failures.filter(({ cause }) => cause instanceof SittingOutError)
-    if (this.#options.restart !== 'auto' || sitting.length === 0) return false
+    const isSitting = election.failures.some(({ cause }) => cause instanceof SittingOutError)
+    if (this.#options.restart !== 'auto' || !isSitting) return false
     // A node that has been in use carries a stamp. Where all nodes can be asked and none has one, nothing can have been
-    // forgotten: the deployment is new.
-    const stamps = await Promise.all(this.#nodes.map((node) => this.#inTime(node.admission.stamped()))).catch(() => [
-      true,
-    ])
+    // forgotten: the deployment is new. The nodes are looked at anew, since the election was over before all had answered.
+    const stamps = await Promise.all(this.#nodes.map(({ admission }) => this.#inTime(admission.stamped()))).catch(
+      () => [true],
+    )
     const isNew = !stamps.includes(true)
-    // All of them then: the election was over before the last had answered.
-    const nodes = isNew ? this.#nodes : this.#nodes.filter(({ label }) => sitting.some(({ node }) => node === label))
-    const waived = await Promise.all(
-      nodes.map(async (node) => {
-        // Not being allowed to ask, or no answer, is no reason to let it vote.
-        const waive = isNew || (await this.#inTime(node.admission.forgetsNothing()).catch(() => false))
-        if (waive) await this.#inTime(node.admission.waive())
-        return waive
-      }),
-    ).catch((): boolean[] => [])
-    return waived.includes(true)
+    const waived = this.#nodes.map(async ({ admission }) => {
+      const waive = isNew || (await this.#inTime(admission.forgetsNothing()))
+      if (waive) await this.#inTime(admission.waive())
+      return waive
+    })
+    // Not being allowed to ask, or no answer, is no reason to let a node vote.
+    return (await Promise.all(waived.map((node) => node.catch(() => false)))).includes(true)
   }
 
   #refusal(election: Election, request: LeaseRequest): Refusal {

@@ -66,7 +66,8 @@ export class Wakeups {
       channel.lingering?.cancel()
     }
     this.#channels.clear()
-    await Promise.all((this.#subscribers ?? []).map((subscriber) => subscriber?.close().catch(() => undefined)))
+    const open = (this.#subscribers ?? []).filter((subscriber) => subscriber !== undefined)
+    await Promise.all(open.map((subscriber) => subscriber.close().catch(() => undefined)))
   }
 
   #channel(name: string): Channel {

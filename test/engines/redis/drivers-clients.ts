@@ -12,10 +12,15 @@ export interface Address {
   readonly port: number
 }
 
+/** A server's handle has more, which no driver should see. */
+export function addressOf({ host, port }: Address): Address {
+  return { host, port }
+}
+
 export interface Connected {
   readonly client: RedisClient
   /** Closes the user's own client. */
-  close(): unknown
+  readonly close: () => unknown
 }
 
 // GLIDE prints every error reply of a server, which these tests provoke.

@@ -5,7 +5,7 @@ import type { Group } from '../../support/group.ts'
 import type { RedisServer } from '../../support/servers/redis.ts'
 import { startCluster } from '../../support/servers/redis-cluster.ts'
 import { until } from '../../support/until.ts'
-import { CLUSTER, type Connected } from './drivers-clients.ts'
+import { addressOf, CLUSTER, type Connected } from './drivers-clients.ts'
 
 let cluster: Group<RedisServer>
 
@@ -25,7 +25,7 @@ describe.each(Object.entries(CLUSTER))('%s', (name, connect) => {
   let connected: Connected
 
   beforeEach(async () => {
-    connected = await connect(cluster.nodes)
+    connected = await connect(cluster.nodes.map(addressOf))
   })
 
   afterEach(() => connected.close())

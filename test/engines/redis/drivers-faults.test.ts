@@ -2,7 +2,7 @@ import { EventEmitter, once } from 'node:events'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { startRedis, type RedisServer } from '../../support/servers/redis.ts'
 import { until } from '../../support/until.ts'
-import { SINGLE } from './drivers-clients.ts'
+import { addressOf, SINGLE } from './drivers-clients.ts'
 
 let server: RedisServer
 
@@ -15,7 +15,7 @@ afterAll(() => server.stop())
 const kinds = Object.entries(SINGLE).filter(([name]) => !name.includes(','))
 
 test('a server that takes connections but does not answer fails a subscription in time', async () => {
-  const clients = await Promise.all(kinds.map(([, connect]) => connect(server)))
+  const clients = await Promise.all(kinds.map(([, connect]) => connect(addressOf(server))))
   for (const { client } of clients) await client.run(['PING'])
   await server.freeze()
   const outcomes = await Promise.allSettled(
@@ -36,7 +36,7 @@ test('a server that takes connections but does not answer fails a subscription i
 test.each(kinds)(
   '%s: a subscriber closed while it connects, or from within a message, is gone',
   async (_name, connect) => {
-    const { client, close } = await connect(server)
+    const { client, close } = await connect(addressOf(server))
     const early = client.subscriber()
     const subscribing = early?.subscribe('early', () => undefined)
     await early?.close()
@@ -54,7 +54,7 @@ test.each(kinds)(
 )
 
 test.each(kinds)('%s: subscribing anew at once after an end is heard', async (_name, connect) => {
-  const { client, close } = await connect(server)
+  const { client, close } = await connect(addressOf(server))
   const subscriber = client.subscriber()
   let heard = 0
   const rounds = Array.from({ length: 20 }, async () => {

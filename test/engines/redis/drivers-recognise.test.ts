@@ -8,11 +8,14 @@ import { nodeRedis } from '../../../src/engines/redis/drivers/node-redis.ts'
 import { recognise } from '../../../src/engines/redis/drivers/recognise.ts'
 import { valkeyGlide } from '../../../src/engines/redis/drivers/valkey-glide.ts'
 import { startRedis, type RedisServer } from '../../support/servers/redis.ts'
+import { addressOf, type Address } from './drivers-clients.ts'
 
 let server: RedisServer
+let address: Address
 
 beforeAll(async () => {
   server = await startRedis()
+  address = addressOf(server)
 })
 
 afterAll(() => server.stop())
@@ -70,7 +73,7 @@ describe('options that would make another lock than was asked for are refused', 
     ['keyPrefix of a pool', createClientPool({ keyPrefix: 'app:' }), 'without keyPrefix'],
     ['readOnly', new Redis({ ...lazy, readOnly: true }), 'reads from a replica'],
     ['readonly of node-redis', createClient({ readonly: true }), 'reads from a replica'],
-    ['role', new Redis({ ...lazy, sentinels: [], name: 'x', role: 'slave' }), 'reads from a replica'],
+    ['role', new Redis({ ...lazy, sentinels: [{ host: 'a' }], name: 'x', role: 'slave' }), 'reads from a replica'],
     ['scaleReads', new Cluster([], { ...lazy, scaleReads: 'slave' }), "{ scaleReads: 'master' }"],
     ['monitor', new Redis({ ...lazy, monitor: true }), 'monitor connection'],
   ])('%s', (_what, client, word) => {
@@ -79,23 +82,23 @@ describe('options that would make another lock than was asked for are refused', 
   })
 
   test('readFrom of GLIDE', async () => {
-    const client = await GlideClient.createClient({ addresses: [server], readFrom: 'preferReplica' })
+    const client = await GlideClient.createClient({ addresses: [address], readFrom: 'preferReplica' })
     onTestFinished(() => client.close())
     expect(() => recognise(client)).toThrow("readFrom: 'primary'")
   })
 
   test('a connection in subscriber mode', async () => {
-    const redis = new Redis({ ...server, protocol: 2 })
-    const valkey = new Valkey(server)
-    const node = await createClient({ socket: server, RESP: 2 }).on('error', quiet).connect()
+    const redis = new Redis({ ...address, protocol: 2 })
+    const valkey = new Valkey(address)
+    const node = await createClient({ socket: address, RESP: 2 }).on('error', quiet).connect()
     onTestFinished(() => [redis.disconnect(), valkey.disconnect(), node.destroy()].forEach(quiet))
     await Promise.all([redis.subscribe('a'), valkey.subscribe('a'), node.subscribe('a', quiet)])
     for (const client of [redis, valkey, node]) expect(() => recognise(client)).toThrow('subscriber mode')
   })
 
   test('but not RESP3, in which a connection can subscribe and run commands', async () => {
-    const redis = new Redis(server)
-    const node = await createClient({ socket: server }).on('error', quiet).connect()
+    const redis = new Redis(address)
+    const node = await createClient({ socket: address }).on('error', quiet).connect()
     onTestFinished(() => [redis.disconnect(), node.destroy()].forEach(quiet))
     await Promise.all([redis.subscribe('a'), node.subscribe('a', quiet)])
     for (const client of [redis, node]) expect(await recognise(client).run(['PING'])).toBe('PONG')
@@ -123,7 +126,7 @@ describe('a client is recognised by what it can do', () => {
     ['sentinel(mymaster)', new Redis({ ...lazy, name: 'mymaster', sentinels: [{ host: 'a' }], password: 'secret' })],
     ['cluster(a:1,localhost:6379,b:6379)', new Cluster(['redis://:secret@a:1', 6379, { host: 'b' }], lazy)],
     ['a:1', createClient({ url: 'redis://user:secret@a:1' })],
-    ['/run/redis.sock', createClient({ socket: { path: '/run/redis.sock' } })],
+    ['/run/redis.sock', createClient({ socket: { path: '/run/redis.sock', tls: false } })],
     ['pool', createClientPool({ url: 'redis://user:secret@a:1' })],
     ['cluster(a:1,b:6379)', createCluster({ rootNodes: [{ url: 'redis://:secret@a:1' }, { socket: { host: 'b' } }] })],
     ['sentinel', createSentinel({ name: 'mymaster', sentinelRootNodes: [{ host: 'a', port: 1 }] })],
@@ -141,7 +144,7 @@ describe('a client is recognised by what it can do', () => {
   })
 
   test('one that was closed before it came is not called never connected', async () => {
-    const client = await createClient({ socket: server }).on('error', quiet).connect()
+    const client = await createClient({ socket: address }).on('error', quiet).connect()
     client.destroy()
     expect(recognise(client).unusable()).toContain('closed')
   })

@@ -3,7 +3,7 @@ import { isNoScript, isPermanent } from '../../../src/engines/redis/drivers/serv
 import { hasEngine } from '../../support/engines.ts'
 import { startRedis, type RedisServer } from '../../support/servers/redis.ts'
 import { until } from '../../support/until.ts'
-import { SINGLE, type Connected } from './drivers-clients.ts'
+import { addressOf, SINGLE, type Connected } from './drivers-clients.ts'
 
 const flavours = hasEngine('valkey') ? [{ valkey: false }, { valkey: true }] : [{ valkey: false }]
 const kinds = flavours.flatMap((flavour) =>
@@ -19,7 +19,7 @@ describe.each(kinds)('$name', ({ connect, flavour }) => {
 
   beforeAll(async () => {
     server = await startRedis(flavour)
-    connected = await connect(server)
+    connected = await connect(addressOf(server))
   })
 
   afterAll(async () => {

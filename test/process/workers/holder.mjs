@@ -10,11 +10,13 @@ await store?.ping()
 const lease = await locks.acquire('order')
 const { signal } = lease
 
-process.on('message', async ({ value }) => {
+process.on('message', ({ value }) => void write(value))
+
+async function write(value) {
   const held = lease.held
   const accepted = await store.eval(STORE_SCRIPT, 1, 'order', value, String(lease.token))
   process.send({ type: 'written', held, accepted: accepted === 1 })
-})
+}
 
 // Notices that the process was stopped, as soon as anything runs again: in the same turn of the event loop in which
 // the keeper's own timer is due.

@@ -4,7 +4,7 @@ import { slotOf } from '../../../../src/engines/redis/drivers/slot.ts'
 import { assertOneSlot, hashTag, resourceKeys, resourceOfFence } from '../../../../src/engines/redis/keys.ts'
 
 /** Mostly braces and separators, where the rules are; any other character now and then. */
-const text = fc.string({ unit: fc.oneof({ weight: 4, arbitrary: fc.constantFrom('{', '}', ':', '#', 'a', 'b') }, 'grapheme') })
+const text = fc.string({ unit: fc.oneof({ weight: 4, arbitrary: fc.constantFrom('{', '}', ':', '#', 'a', 'b') }, fc.string({ unit: 'grapheme', minLength: 1, maxLength: 1 })) })
 const resource = text.filter((name) => name !== '')
 
 /** CRC16/XMODEM by its definition, a bit at a time. */
