@@ -59,9 +59,10 @@ export class Contest {
     } catch (error) {
       if (!(error instanceof OutOfTime)) throw error
       const sections = this.#workers.reduce((sum, worker) => sum + worker.progress, 0)
+      const unfinished = { sections, of: waiters * this.#workers.length, ms: boundMs }
       // It may hold anything now; the process is of no further use.
       this.close()
-      return { unfinished: { sections, of: waiters * this.#workers.length, ms: boundMs } }
+      return { unfinished }
     }
   }
 

@@ -5,6 +5,9 @@ import { counts, resetCounts } from './servers.mjs'
 /** Long enough that no library loses its lock to a noisy machine. */
 export const TTL_MS = 30_000
 
+/** After so many, more did not make any library faster. */
+export const WARM_SECTIONS = 10_000
+
 /**
  * @typedef {object} Slice
  * @property {number} perSecond
@@ -34,6 +37,15 @@ export async function uncontended(lock, { ms, inFlight = 1, tag = 'bench' }) {
   }
   await Promise.all(Array.from({ length: inFlight }, work))
   return { sections: tookMs.length, perSecond: (tookMs.length / (ended - began)) * 1000, ...percentiles(tookMs) }
+}
+
+/** V8 optimises by how often code has run, so warm is a number of sections; bounded, for a machine that is very busy. */
+export async function warmUp(lock, { inFlight, tag, atMostMs }) {
+  const until = performance.now() + atMostMs
+  let sections = 0
+  while (sections < WARM_SECTIONS && performance.now() < until) {
+    sections += (await uncontended(lock, { ms: Math.min(100, atMostMs), inFlight, tag })).sections
+  }
 }
 
 /** One slice, warmed up, with what it cost the servers. */

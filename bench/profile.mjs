@@ -4,7 +4,7 @@
 import { writeFileSync } from 'node:fs'
 import { Session } from 'node:inspector/promises'
 import { connect, libraryNamed } from './libraries.mjs'
-import { TTL_MS, uncontended } from './measure.mjs'
+import { TTL_MS, uncontended, WARM_SECTIONS } from './measure.mjs'
 import { counts, resetCounts, serverCpu, startServers, stopServers } from './servers.mjs'
 
 const [question = '1', name = 'ringfence', seconds = '5'] = process.argv.slice(2)
@@ -17,8 +17,6 @@ const [load, nodes] = /** @type {const} */ ({
   '5-five': [contended, 5],
 })[question]
 const LINES = 45
-/** V8 has optimised what it will. */
-const WARM_SECTIONS = 10_000
 
 try {
   const servers = await startServers(nodes)
@@ -94,10 +92,13 @@ function add(sums, { functionName, url, lineNumber }, amount) {
 
 function printHot(unit, sums, sections) {
   const sorted = [...sums].sort((a, b) => b[1] - a[1])
-  const sum = (entries) => entries.reduce((total, [, amount]) => total + amount, 0)
   const ours = sorted.filter(([key]) => key.includes(' dist/'))
   print(`\n${(sum(sorted) / sections).toFixed(1)} ${unit}, ${(sum(ours) / sections).toFixed(1)} of them in dist\n`)
   for (const [key, amount] of sorted.slice(0, LINES)) print(`${(amount / sections).toFixed(1).padStart(8)}  ${key}\n`)
+}
+
+function sum(entries) {
+  return entries.reduce((total, [, amount]) => total + amount, 0)
 }
 
 function print(text) {

@@ -6,25 +6,40 @@ import { inRounds, median, quantile } from './measure.mjs'
 const LEAST_MS = 300
 const MOST_REPEATS = 12
 
+/** How long it all may take. */
+export const QUICK = { rounds: 3, peerRounds: 1, boundMs: 2_500, warmMs: 400 }
+export const FULL = { rounds: 8, peerRounds: 3, boundMs: 20_000, warmMs: 2_000 }
+
 /**
  * All libraries race on the same servers; the bare commands don't wait, so they run free: one process, no contention.
+ * Pollers take seconds a race and are alike from race to race, so they are in the first rounds only.
+ *
+ * @typedef {object} RacePlan
+ * @property {number} processes
+ * @property {number} waiters in each process
+ * @property {number} rounds
+ * @property {number} peerRounds
+ * @property {number} boundMs
+ * @property {number} warmMs
+ * @property {readonly import('./libraries.mjs').Library[]} [who]
  *
  * @param {import('./servers.mjs').Server[]} servers
- * @param {{ processes: number, waiters: number, rounds: number, boundMs: number, who?: readonly import('./libraries.mjs').Library[] }} plan
+ * @param {RacePlan} plan
  */
-export async function races(servers, { processes, waiters, rounds, boundMs, who = [bare, ringfence, ...peers] }) {
+export async function races(servers, plan) {
+  const { processes, waiters, rounds, peerRounds, boundMs, warmMs, who = [bare, ringfence, ...peers] } = plan
   const contests = []
   try {
     for (const library of who) {
       const contest = await Contest.open(library, servers, library === bare ? 1 : processes)
       contests.push(contest)
-      await contest.warmUp(1_000)
+      await contest.warmUp(warmMs)
       // What waiting needs besides: the code for it, and the connections that are opened with the first wait.
-      if (library !== bare) await repeated(contest, Math.min(waiters, 50), boundMs)
+      if (library === ringfence) await repeated(contest, waiters, boundMs)
     }
-    const results = await inRounds(contests, rounds, (contest) => {
-      if (contest.library === bare) return contest.uncontended(LEAST_MS).then((free) => [free])
-      return repeated(contest, waiters, boundMs)
+    const results = await inRounds(contests, rounds, async (contest, round) => {
+      if (contest.library === bare) return [await contest.uncontended(LEAST_MS)]
+      return contest.library.peer && round >= peerRounds ? [] : repeated(contest, waiters, boundMs)
     })
     const base = results.get(contests[0])
     return contests.map((contest) => row(contest.library, results.get(contest), base))

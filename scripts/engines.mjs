@@ -27,7 +27,7 @@ async function main(args) {
     return
   }
   const wanted = args.length > 0 ? args : names
-  const failures = wanted.every(isComplete) ? new Map() : await fetchMissing(wanted)
+  const failures = await fetchMissing(wanted.filter((name) => !isComplete(name)))
   const manifest = writeManifest()
   for (const name of wanted) {
     const entry = manifest[name]
@@ -38,34 +38,36 @@ async function main(args) {
   process.exitCode = failures.size > 0 ? 1 : 0
 }
 
+/** Returns why, by name, for those that could not be had. */
 async function fetchMissing(wanted) {
   const failures = new Map()
-  mkdirSync(folder, { recursive: true })
-  await withLock(folder, async () => {
-    removeRemains()
-    const work = path.join(folder, `.work-${process.pid}`)
-    mkdirSync(work)
-    try {
-      // Opened for the first engine that needs it, and only once.
-      let apt
-      for (const name of wanted.filter((each) => !isComplete(each))) {
-        const place = { work, target: path.join(folder, name), recipeHash: recipeHash(name) }
-        try {
-          if (name === 'clock-shift') await buildClockShift(place)
-          else
-            await fetchEngine(name, recipes[name], {
-              ...place,
-              apt: await (apt ??= openApt(path.join(work, 'apt'))),
-            })
-        } catch (error) {
-          failures.set(name, error.message)
-        }
-      }
-    } finally {
-      rmSync(work, { recursive: true, force: true })
-    }
-  })
+  if (wanted.length === 0) return failures
+  try {
+    mkdirSync(folder, { recursive: true })
+    await withLock(folder, () => fetchAll(wanted, failures))
+  } catch (error) {
+    for (const name of wanted) failures.set(name, error.message)
+  }
   return failures
+}
+
+async function fetchAll(wanted, failures) {
+  removeRemains()
+  const work = path.join(folder, `.work-${process.pid}`)
+  mkdirSync(work)
+  // Opened for the first engine that needs it, and only once.
+  let apt
+  // Asked again: another run may have fetched some while this one waited for the lock.
+  for (const name of wanted.filter((each) => !isComplete(each))) {
+    const place = { work, target: path.join(folder, name), recipeHash: recipeHash(name) }
+    try {
+      if (name === 'clock-shift') await buildClockShift(place)
+      else await fetchEngine(name, recipes[name], { ...place, apt: await (apt ??= openApt(path.join(work, 'apt'))) })
+    } catch (error) {
+      failures.set(name, error.message)
+    }
+  }
+  rmSync(work, { recursive: true, force: true })
 }
 
 /** Working folders of runs that were interrupted; the lock is ours, so nobody uses them. */

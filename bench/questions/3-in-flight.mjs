@@ -5,7 +5,7 @@ export const inFlight = {
   number: 3,
   title: '64 in flight, distinct resources',
   async run({ servers, quick }) {
-    const plan = { rounds: quick ? 6 : 20, ms: quick ? 80 : 200, inFlight: 64 }
+    const plan = { rounds: quick ? 4 : 20, ms: quick ? 80 : 200, inFlight: 64 }
     const one = await compare(servers.slice(0, 1), plan)
     const five = await compare(servers.slice(0, 5), plan)
     return {

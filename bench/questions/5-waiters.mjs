@@ -1,5 +1,5 @@
 import { of, target } from '../compare.mjs'
-import { bestOf, RACE_COLUMNS, races } from '../races.mjs'
+import { bestOf, FULL, QUICK, RACE_COLUMNS, races } from '../races.mjs'
 
 const COLUMNS = RACE_COLUMNS.filter(({ key }) => key !== 'unfairness')
 
@@ -8,7 +8,7 @@ export const waiters = {
   number: 5,
   title: '200 waiters in one process, one resource, one section each',
   async run({ servers, quick }) {
-    const plan = { processes: 1, waiters: 200, rounds: quick ? 3 : 7, boundMs: quick ? 4_000 : 20_000 }
+    const plan = { processes: 1, waiters: 200, ...(quick ? QUICK : FULL) }
     const one = await races(servers.slice(0, 1), plan)
     const five = await races(servers.slice(0, 5), plan)
     return {

@@ -1,12 +1,12 @@
 import { of, target } from '../compare.mjs'
-import { bestOf, RACE_COLUMNS, races } from '../races.mjs'
+import { bestOf, FULL, QUICK, RACE_COLUMNS, races } from '../races.mjs'
 
 /** Four processes, 50 waiters each, started together: the lock has to travel between them, and fairly. */
 export const processes = {
   number: 6,
   title: 'four processes with 50 waiters each, one resource, one section each',
   async run({ servers, quick }) {
-    const plan = { processes: 4, waiters: 50, rounds: quick ? 3 : 7, boundMs: quick ? 4_000 : 20_000 }
+    const plan = { processes: 4, waiters: 50, ...(quick ? QUICK : FULL) }
     const one = await races(servers.slice(0, 1), plan)
     const five = await races(servers.slice(0, 5), plan)
     return {

@@ -8,9 +8,10 @@ export const heldLeases = {
   number: 7,
   title: '10,000 held leases with renewal, one node',
   async run({ servers, quick }) {
-    const plan = { leases: 10_000, ttlMs: quick ? 4_000 : 10_000, ttls: quick ? 1.6 : 3 }
+    const plan = { leases: 10_000, ttlMs: quick ? 3_000 : 10_000, ttls: quick ? 1.6 : 3 }
     const rows = []
-    for (const library of libraries.filter((each) => each !== bare)) {
+    const short = ['ringfence', 'redis-semaphore']
+    for (const library of libraries.filter((each) => each !== bare && (!quick || short.includes(each.name)))) {
       rows.push({ library: library.name, ...(await held(library, servers.slice(0, 1), plan)) })
     }
     const semaphore = of(rows, 'redis-semaphore')

@@ -65,7 +65,11 @@ export async function openApt(folder) {
 
 /** The mirror is the machine's own: asking apt for its addresses spares us its two source formats. */
 async function chooseSuites(emptyLists) {
-  const codename = /^VERSION_CODENAME=(\w+)$/m.exec(readFileSync('/etc/os-release', 'utf8'))?.[1] ?? 'stable'
+  const release = readFileSync('/etc/os-release', 'utf8')
+  // The mirror of a relative (Ubuntu, Raspbian) has neither the suites nor the keys.
+  if (!/^ID=debian$/m.test(release))
+    throw new Error('this machine is not a Debian: use a Debian 12 or newer, or its image')
+  const codename = /^VERSION_CODENAME=(\w+)$/m.exec(release)?.[1] ?? 'stable'
   const { stdout } = await run('apt-get', ['update', '--print-uris', '-o', `Dir::State::lists=${emptyLists}`])
   const own = new RegExp(`^(${codename}|stable|oldstable)(-updates|-security)?$`)
   const suites = new Map()

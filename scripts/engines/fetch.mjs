@@ -1,15 +1,6 @@
 import { createHash } from 'node:crypto'
-import {
-  accessSync,
-  chmodSync,
-  constants,
-  existsSync,
-  mkdirSync,
-  readFileSync,
-  readdirSync,
-  realpathSync,
-} from 'node:fs'
-import { renameSync, rmSync, writeFileSync } from 'node:fs'
+import { accessSync, chmodSync, constants, existsSync, mkdirSync, readFileSync } from 'node:fs'
+import { readdirSync, realpathSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { completeLibraries, keepLinksInside, libraryEnvironment } from './libraries.mjs'
 import { progress, run } from './run.mjs'

@@ -34,8 +34,9 @@ function tryLock(lock) {
     return true
   } catch {
     rmSync(mine, { recursive: true, force: true })
-    if (!isAlive(ownerOf(lock))) discard(lock)
-    return false
+    if (isAlive(ownerOf(lock))) return false
+    discard(lock)
+    return tryLock(lock)
   }
 }
 

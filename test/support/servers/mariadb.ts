@@ -20,11 +20,6 @@ export class MariadbServer extends ServerHandle {
   sql(statements: string): Promise<string> {
     return query(this.port, statements)
   }
-
-  override async restart(options?: { empty?: boolean }): Promise<void> {
-    await super.restart(options)
-    await createDatabase(this.port)
-  }
 }
 
 export async function startMariadb(): Promise<MariadbServer> {
@@ -48,15 +43,15 @@ export async function startMariadb(): Promise<MariadbServer> {
       folder,
       command: { path: mariadbd, args: ['--no-defaults', '--skip-name-resolve', ...settings], env },
       port,
-      ready: async () => (await query(port, 'SELECT 1', '')) === '1',
+      ready: () => createDatabase(port),
     })
-    await createDatabase(port)
     return new MariadbServer(server, port, data)
   })
 }
 
-async function createDatabase(port: number): Promise<void> {
+async function createDatabase(port: number): Promise<boolean> {
   await query(port, `CREATE DATABASE IF NOT EXISTS ${database}`, '')
+  return true
 }
 
 async function createData(data: string): Promise<void> {

@@ -5,7 +5,6 @@ import { ServerHandle } from '../handle.ts'
 import { onFreePorts } from '../ports.ts'
 import { Server } from '../process.ts'
 import { createFolder, emptyFolder } from '../temporary-folder.ts'
-import { until } from '../until.ts'
 import { mongoCommand, type MongoDocument } from './mongo-wire.ts'
 
 const setName = 'rs0'
@@ -16,22 +15,14 @@ export interface MongodbOptions {
 }
 
 export class MongodbServer extends ServerHandle {
-  readonly #replicaSet: boolean
-
-  constructor(server: Server, port: number, data: string, replicaSet: boolean) {
+  constructor(server: Server, port: number, data: string, { replicaSet = false }: MongodbOptions) {
     const query = replicaSet ? `?replicaSet=${setName}` : '?directConnection=true'
     super(server, { port, url: `mongodb://127.0.0.1:${port}/${query}` }, () => emptyFolder(data))
-    this.#replicaSet = replicaSet
   }
 
   /** Runs one command, as in `command({ ping: 1 })`; its first key is the command's name. */
   command(document: MongoDocument, database = 'admin'): Promise<MongoDocument> {
     return mongoCommand(this.port, { ...document, $db: database })
-  }
-
-  override async restart(options?: { empty?: boolean }): Promise<void> {
-    await super.restart(options)
-    if (this.#replicaSet) await becomePrimary(this.port)
   }
 }
 
@@ -55,30 +46,20 @@ export async function startMongodb({ replicaSet = false }: MongodbOptions = {}):
       folder,
       command: { path: mongod, args: ['--nounixsocket', ...settings], env },
       port,
-      ready: async () => (await mongoCommand(port, { ping: 1, $db: 'admin' }))['ok'] === 1,
+      ready: () => takesWrites(port, replicaSet),
     })
-    try {
-      if (replicaSet) await becomePrimary(port)
-    } catch (error) {
-      await server.stop()
-      throw error
-    }
-    return new MongodbServer(server, port, data, replicaSet)
+    return new MongodbServer(server, port, data, { replicaSet })
   })
 }
 
-/** A new set is initiated; one that has its data elects its only member again. */
-async function becomePrimary(port: number): Promise<void> {
+/** A new replica set is initiated on the way; one that has its data elects its only member again by itself. */
+async function takesWrites(port: number, replicaSet: boolean): Promise<boolean> {
   const hello = await mongoCommand(port, { hello: 1, $db: 'admin' })
-  if (hello['setName'] === undefined) {
+  if (replicaSet && hello['setName'] === undefined) {
+    // A restarted member that has not read its settings yet refuses this, which is as good as "not yet".
     const members = [{ _id: 0, host: `127.0.0.1:${port}` }]
-    // A restarted member answers before it has read its own settings, and then refuses a second initiation.
-    await mongoCommand(port, { replSetInitiate: { _id: setName, members }, $db: 'admin' }).catch((error: Error) => {
-      if (!error.message.includes('already initialized')) throw error
-    })
+    await mongoCommand(port, { replSetInitiate: { _id: setName, members }, $db: 'admin' })
+    return false
   }
-  await until(async () => (await mongoCommand(port, { hello: 1, $db: 'admin' }))['isWritablePrimary'], {
-    what: 'the member is primary',
-    withinMs: 20_000,
-  })
+  return hello['isWritablePrimary'] === true
 }

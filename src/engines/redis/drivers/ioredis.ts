@@ -101,8 +101,10 @@ function inSubscriberMode(client: IoredisClient | IoredisCluster): boolean {
 }
 
 function unusable(client: IoredisClient | IoredisCluster): string | undefined {
-  if (client.status === 'end') return 'it is closed (quit(), disconnect(), or its retry strategy gave up)'
   if (client.status === 'disconnecting') return 'it is being closed'
+  // A Cluster goes on from 'end' to 'close' and stays there, keeping all commands for a connection that never comes.
+  const byUser = client.status === 'close' && property(client, 'manuallyClosing') === true
+  if (client.status === 'end' || byUser) return 'it is closed (quit(), disconnect(), or its retry strategy gave up)'
   return inSubscriberMode(client) ? `it ${SUBSCRIBER_MODE}` : undefined
 }
 

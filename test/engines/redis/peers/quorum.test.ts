@@ -2,7 +2,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import { redlock } from '../../../../src/engines/redis/index.ts'
 import { QuorumError, type Lease } from '../../../../src/index.ts'
 import { until } from '../../../support/until.ts'
-import { ioredis, locksOn, ownerOn, seize, servers, settle } from './bench.ts'
+import { gateTo, ioredis, locksOn, ownerOn, seize, servers, settle } from './bench.ts'
 
 test('bug 1: an even number of nodes with a split vote settles', { timeout: 20_000 }, async () => {
   const four = await servers(4)
@@ -39,10 +39,18 @@ test('bug 1: an even number of nodes with a split vote settles', { timeout: 20_0
 
 test('bug 2: a retry does not meet the key of its own earlier attempt', async () => {
   const [first, second, third] = await servers(3)
-  const us = locksOn(redlock([first, second, third].map(ioredis)))
+  const gates = [await gateTo(first), await gateTo(second)]
+  const us = locksOn(redlock([...gates, third].map(ioredis), { nodeTimeout: '30s' }))
   await settle(us)
   await seize([first, second], 'order')
-  expect(await us.locks.tryAcquire('order')).toBeNull()
+  // The third node's grant is heard first, then the two refusals.
+  for (const gate of gates) gate.holdReplies('order')
+  const partial = us.locks.tryAcquire('order')
+  await until(async () => gates.every(({ held }) => held === 1) && (await ownerOn(third, 'order')) !== '', {
+    what: 'one node has granted, two have refused',
+  })
+  for (const gate of gates) gate.open()
+  expect(await partial).toBeNull()
   expect(await ownerOn(third, 'order')).toBe('')
 
   // One rival less: with the third node, which nobody but ourselves can have spoilt, it is a quorum.
