@@ -16,6 +16,9 @@ interface Line {
   timer: Timer | undefined
 }
 
+/** Delays that are all different (what is left of a request's time) gain nothing from lines: they get timers. */
+const MOST_LINES = 64
+
 /**
  * Deadlines that are nearly always met: every attempt and every command has one. A timer each would cost more than the
  * rest of our own work, so those of the same delay stand in line behind one timer, which is not even stopped when the
@@ -32,6 +35,7 @@ export class Deadlines {
   start(delayMs: number, expired: () => void): Deadline {
     let line = this.#lines.get(delayMs)
     if (line === undefined) {
+      if (this.#lines.size >= MOST_LINES) return this.#clock.timer(expired, delayMs, true)
       line = { entries: new Set(), timer: undefined }
       this.#lines.set(delayMs, line)
     }
@@ -61,13 +65,13 @@ export class Deadlines {
   }
 
   #fire(delayMs: number, line: Line): void {
-    line.timer = undefined
     const now = this.#clock.monotonicMs()
     for (const entry of line.entries) {
       if (entry.dueMs > now) return this.#arm(delayMs, line, entry.dueMs - now)
       line.entries.delete(entry)
       entry.expired()
     }
-    if (line.entries.size === 0 && line.timer === undefined) this.#lines.delete(delayMs)
+    line.timer = undefined
+    this.#lines.delete(delayMs)
   }
 }

@@ -52,10 +52,6 @@ export class Desk implements WaitHost, LeaseDesk {
     const began = instant(this.clock)
     const outcome = await this.attempt(resources, terms.ttlMs)
     if (outcome.kind === 'refused') return outcome
-    if (this.#closed) {
-      this.giveBack(outcome)
-      this.#assertOpen(resources)
-    }
     return this.admit(outcome, terms, elapsedMs(this.clock, began))
   }
 
@@ -175,7 +171,7 @@ export class Desk implements WaitHost, LeaseDesk {
           since,
           chain: undefined,
         }
-        return this.#isInTime(won) ? won : this.#tooLate(won)
+        return this.#worthIt(won) ? won : this.#undo(won)
       }
       if (this.observer !== undefined) {
         tell(this.observer, {
@@ -186,7 +182,7 @@ export class Desk implements WaitHost, LeaseDesk {
           holder: outcome.holder,
         })
       }
-      if (outcome.reason === 'held' || round >= SPLIT_ROUNDS) return outcome
+      if (outcome.reason === 'held' || round >= SPLIT_ROUNDS || this.#closed) return outcome
       // Rivals part by waiting up to some attempts' time each, longer every round.
       const tookMs = elapsedMs(this.clock, since)
       await sleep(this.clock, this.random.fraction() * tookMs * 2 ** Math.min(round, 4))
@@ -205,7 +201,7 @@ export class Desk implements WaitHost, LeaseDesk {
         return this.#failed(request, cause)
       })
       const won: Won = { kind: 'won', resources, owner, token, ttlMs, since, chain: undefined }
-      return this.#isInTime(won) ? won : await this.#tooLate(won)
+      return this.#worthIt(won) ? won : await this.#undo(won)
     } finally {
       this.#done()
     }
@@ -224,15 +220,16 @@ export class Desk implements WaitHost, LeaseDesk {
     throw error
   }
 
-  #isInTime({ since, ttlMs }: Won): boolean {
+  /** A grant that took so long that it is nearly over is worth nothing, nor is one after the end. */
+  #worthIt({ since, ttlMs }: Won): boolean {
     const leftMs = ttlMs - this.engine.limits.driftMs(ttlMs) - elapsedMs(this.clock, since)
-    return leftMs > ttlMs * LEAST_PART_LEFT
+    return leftMs > ttlMs * LEAST_PART_LEFT && !this.#closed
   }
 
-  /** A grant that took so long that it is nearly over is worth nothing: it is undone, and the attempt has failed. */
-  async #tooLate(won: Won): Promise<never> {
+  async #undo(won: Won): Promise<never> {
     const tookMs = elapsedMs(this.clock, won.since)
     await this.engine.release(won).catch(() => undefined)
+    this.#assertOpen(won.resources)
     const message = `granted too late: the attempt took ${Math.round(tookMs)} ms of a ttl of ${won.ttlMs} ms`
     return this.#failed(won, new EngineError(message, won.resources))
   }
@@ -297,8 +294,8 @@ export class Desk implements WaitHost, LeaseDesk {
         chain,
       }
       // A late one is not accepted: the heir goes on as if nothing had been offered.
-      if (this.#isInTime(won)) heir.accept(won)
-      else await this.#tooLate(won).catch(() => heir.resume())
+      if (this.#worthIt(won)) heir.accept(won)
+      else await this.#undo(won).catch(() => heir.resume())
       return { ours: true, awaited: false }
     } catch (error) {
       heir.resume()

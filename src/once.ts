@@ -26,11 +26,8 @@ export async function once<T>(
   objectOrThrow(options, 'options')
   const atLeastMs = durationMs(options.atLeast ?? 0, 'atLeast', { maxMs: desk.maxTtlMs })
   const { ttl, atMost } = options
-  const terms = waitTerms(
-    { ...(ttl === undefined ? {} : { ttl }), ...(atMost === undefined ? {} : { maxHold: atMost }) },
-    defaults,
-    desk.engine,
-  )
+  const maxHoldMs = atMost === undefined ? Infinity : durationMs(atMost, 'atMost', { minMs: 1, maxMs: Infinity })
+  const terms = { ...waitTerms(ttl === undefined ? {} : { ttl }, defaults, desk.engine), maxHoldMs }
   // The first ttl covers atLeast, so that it holds even if this machine dies in the middle of the job.
   const lease = await desk.tryAcquire(resourceNames(name), {
     ...terms,

@@ -3,7 +3,7 @@ import path from 'node:path'
 import { entryFile, replaceFolder } from './fetch.mjs'
 import { progress, run } from './run.mjs'
 
-export const clockShiftSource = new URL('../../test/support/faults/clock-shift.c', import.meta.url).pathname
+const clockShiftSource = new URL('../../test/support/faults/clock-shift.c', import.meta.url).pathname
 
 /** Compiles the preload library that shifts one server's clock. */
 export async function buildClockShift({ work, target, recipeHash }) {

@@ -1,6 +1,7 @@
-import { chownSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { chownSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
+import { isGone } from './process-tree.ts'
 
 /** nobody: PostgreSQL refuses root, and the other servers need no more. */
 const nobody = 65_534
@@ -18,7 +19,8 @@ export function serverUser(): { uid?: number; gid?: number } {
 
 /** A new empty folder that the server's user may write into. */
 export function createFolder(name: string): string {
-  const folder = mkdtempSync(path.join(tmpdir(), `ringfence-${name}-`))
+  if (live.size === 0) removeRemains()
+  const folder = mkdtempSync(path.join(tmpdir(), `ringfence-${name}-${process.pid}-`))
   live.add(folder)
   giveToServer(folder)
   return folder
@@ -39,4 +41,12 @@ export function giveToServer(file: string): void {
 export function removeFolder(folder: string): void {
   rmSync(folder, { recursive: true, force: true, maxRetries: 3 })
   live.delete(folder)
+}
+
+/** A test run that was killed could not clean up. Its servers died with it (they are tethered); its folders stay. */
+function removeRemains(): void {
+  for (const name of readdirSync(tmpdir())) {
+    const owner = /^ringfence-\w+-(\d+)-\w{6}$/.exec(name)?.[1]
+    if (owner !== undefined && isGone(Number(owner))) removeFolder(path.join(tmpdir(), name))
+  }
 }

@@ -225,7 +225,11 @@ export function keySet(prefix: string, resources: readonly string[]): KeySet {
 }
 
 function grantOrRefusal(reply: unknown, script: Script): Granted | Refused {
-  if (!Array.isArray(reply)) return { kind: 'granted', fence: numeric(reply, script) }
+  if (!Array.isArray(reply)) {
+    const fence = numeric(reply, script)
+    if (fence <= 0) throw nonsense(reply, script)
+    return { kind: 'granted', fence }
+  }
   const [fence, holder, left] = reply as unknown[]
   return { kind: 'refused', fence: numeric(fence, script), holder: String(holder), remainingMs: timeLeft(left, script) }
 }

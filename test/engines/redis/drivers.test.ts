@@ -5,13 +5,11 @@ import { startRedis, type RedisServer } from '../../support/servers/redis.ts'
 import { until } from '../../support/until.ts'
 import { addressOf, SINGLE, type Connected } from './drivers-clients.ts'
 
-const flavours = hasEngine('valkey') ? [{ valkey: false }, { valkey: true }] : [{ valkey: false }]
-const kinds = flavours.flatMap((flavour) =>
-  Object.entries(SINGLE)
-    // The options of the drivers are the same for both servers; each driver once is enough for the second.
-    .filter(([name]) => !flavour.valkey || !name.includes(','))
-    .map(([name, connect]) => ({ name: flavour.valkey ? `${name} to Valkey` : name, connect, flavour })),
-)
+// The drivers that were made for Valkey are tried with it, the others with Redis: the protocol is the same.
+const kinds = Object.entries(SINGLE).map(([name, connect]) => {
+  const valkey = hasEngine('valkey') && ['iovalkey', 'GLIDE'].includes(name)
+  return { name: `${name}, ${valkey ? 'Valkey' : 'Redis'}`, connect, flavour: { valkey } }
+})
 
 describe.each(kinds)('$name', ({ connect, flavour }) => {
   let server: RedisServer

@@ -4,17 +4,7 @@ import { connect } from 'node:net'
  * Just enough of MongoDB's protocol to set a server up without its driver: one command a connection, with the BSON
  * types that commands and their answers use.
  */
-export type MongoValue =
-  | string
-  | number
-  | bigint
-  | boolean
-  | null
-  | Date
-  | Buffer
-  | MongoValue[]
-  | MongoDocument
-  | undefined
+type MongoValue = string | number | bigint | boolean | null | Date | Buffer | MongoValue[] | MongoDocument | undefined
 export interface MongoDocument {
   [key: string]: MongoValue
 }

@@ -92,11 +92,11 @@ async function destroy(copy: NodeRedisCopy): Promise<void> {
   }
 }
 
-/** The copy does not reconnect by itself, and shares no cache with the user's client: closing it would empty the cache. */
+/** The copy does not reconnect by itself, may be silent for long, and shares no cache with the user's client: closing it would empty the cache. */
 function copyOf(client: NodeRedisClient): NodeRedisCopy {
   const socket = property(property(client, 'options'), 'socket')
   return client.duplicate({
-    socket: { ...(typeof socket === 'object' ? socket : {}), reconnectStrategy: false },
+    socket: { ...(typeof socket === 'object' ? socket : {}), socketTimeout: undefined, reconnectStrategy: false },
     clientSideCache: undefined,
     emitInvalidate: undefined,
     commandsQueueMaxLength: undefined,

@@ -81,7 +81,7 @@ export function clientSender(client: NodeRedisClient): Send {
   return async (command) => plain(await (client.isReady ? online : offline).sendCommand(command))
 }
 
-async function sendOne(client: NodeRedisClient, command: readonly string[]): Promise<unknown> {
+export async function sendOne(client: NodeRedisClient, command: readonly string[]): Promise<unknown> {
   return plain(await client.sendCommand(command, client.isReady ? OURS_ONLINE : OURS))
 }
 
@@ -91,10 +91,6 @@ export function sendTogether(
   commands: readonly (readonly string[])[],
 ): Promise<readonly unknown[]> {
   return Promise.all(commands.map((command) => sendOne(client, command)))
-}
-
-export function poolSender(pool: NodeRedisPool): Send {
-  return (command) => pool.execute((client) => sendOne(client, command))
 }
 
 export function sentinelSender(sentinel: NodeRedisSentinel): Send {

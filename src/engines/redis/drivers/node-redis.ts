@@ -6,7 +6,7 @@ import {
   clusterMasters,
   clusterSender,
   clusterTogether,
-  poolSender,
+  sendOne,
   sendTogether,
   sentinelSender,
   sentinelTogether,
@@ -72,15 +72,24 @@ function adaptClient(client: NodeRedisClient): RedisClient {
 }
 
 function adaptPool(pool: NodeRedisPool): RedisClient {
-  const run = poolSender(pool)
+  // A pool keeps its options to itself; its clients don't.
+  let address: string | undefined
+  const execute = <T>(task: (client: NodeRedisClient) => Promise<T>): Promise<T> =>
+    pool.execute((client) => {
+      address ??= serverLabel(property(client, 'options'))
+      return task(client)
+    })
+  const run = (command: readonly string[]): Promise<unknown> => execute((client) => sendOne(client, command))
   return {
     ...common(pool),
-    label: 'pool',
+    get label() {
+      return address === undefined ? 'pool' : `pool(${address})`
+    },
     run,
-    runTogether: (commands) => pool.execute((client) => sendTogether(client, commands)),
+    runTogether: (commands) => execute((client) => sendTogether(client, commands)),
     masters: async () => {
-      const options = await pool.execute((client) => property(client, 'options'))
-      return [{ label: serverLabel(options), run }]
+      await run(['PING'])
+      return [{ label: address ?? 'pool', run }]
     },
     subscriber: () => poolSubscriber(pool),
   }
