@@ -215,7 +215,7 @@ export interface KeySet {
   readonly channels: readonly string[]
 }
 
-export function keySet(prefix: string, resources: readonly string[]): KeySet {
+function keySet(prefix: string, resources: readonly string[]): KeySet {
   if (resources.length === 1) {
     const { lock, fence, freed } = resourceKeys(prefix, resources[0]!)
     return { pairs: [lock, fence], channels: [freed] }

@@ -1,0 +1,33 @@
+import { afterAll, beforeAll } from 'vitest'
+import type { Group } from '../../support/group.ts'
+import { startCluster } from '../../support/servers/redis-cluster.ts'
+import type { RedisServer } from '../../support/servers/redis.ts'
+import { startSentinel, type SentinelSetup } from '../../support/servers/sentinel.ts'
+import { oneRedis, testConformance, type Setup } from './conformance-setup.ts'
+import { CLUSTER, SENTINEL } from './drivers-clients.ts'
+
+let cluster: Group<RedisServer>
+let sentinel: SentinelSetup
+
+beforeAll(async () => {
+  ;[cluster, sentinel] = await Promise.all([startCluster(), startSentinel()])
+})
+
+afterAll(() => Promise.all([cluster.stop(), sentinel.stop()]))
+
+const setups: Setup[] = [
+  ...['ioredis', 'iovalkey', 'node-redis', 'GLIDE'].map(onCluster),
+  ...['ioredis', 'iovalkey', 'node-redis'].map(withSentinels),
+]
+
+for (const setup of setups) testConformance(setup)
+
+function onCluster(kind: string): Setup {
+  const connect: Setup['connect'] = () => [CLUSTER[kind]!(cluster.nodes)]
+  return { name: `redis, ${kind} to a Cluster`, engine: oneRedis, servers: () => cluster.nodes, connect }
+}
+
+function withSentinels(kind: string): Setup {
+  const connect: Setup['connect'] = () => [SENTINEL[kind]!(sentinel.name, sentinel.sentinels)]
+  return { name: `redis, ${kind} with sentinels`, engine: oneRedis, servers: () => sentinel.nodes, connect }
+}

@@ -1,0 +1,65 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { conformance } from '../../../src/conformance.ts'
+import type { Engine } from '../../../src/engine.ts'
+import { redis, redlock } from '../../../src/engines/redis/index.ts'
+import type { RedisServer } from '../../support/servers/redis.ts'
+import type { Connected } from './drivers-clients.ts'
+
+/** An engine, the clients it is made from, and the servers behind them, which are there when the tests run. */
+export interface Setup {
+  readonly name: string
+  engine(clients: readonly unknown[]): Engine
+  servers(): readonly RedisServer[]
+  connect(): readonly Promise<Connected>[]
+}
+
+export function testConformance(setup: Setup): void {
+  describe(setup.name, () => {
+    // Two, as two processes would have them: what one connection would keep in order races on two.
+    const processes: Connected[][] = []
+    let asked = 0
+
+    beforeAll(async () => {
+      for (let i = 0; i < 2; i++) processes.push(await Promise.all(setup.connect()))
+    })
+
+    afterAll(async () => {
+      for (const connected of processes.flat()) await connected.close()
+    })
+
+    // The engine is given what a user has, and recognises it.
+    const next = (): Engine => setup.engine(processes[asked++ % 2]!.map(({ client }) => client.identity))
+
+    const cases = conformance({ engine: next, shortTtlMs: 300 })
+
+    test.each(cases.map((claim) => [claim.name, claim] as const))('%s', async (_name, claim) => {
+      await expect(claim.run()).resolves.toBeUndefined()
+    })
+
+    test('nothing is left on the servers but counters: no lock, no subscription', async () => {
+      for (const server of setup.servers()) await expect.poll(() => leftovers(server), { timeout: 10_000 }).toEqual([])
+      expect(asked).toBeGreaterThan(0)
+    })
+  })
+}
+
+async function leftovers(server: RedisServer): Promise<string[]> {
+  const lists = [
+    await server.cli('KEYS', '*'),
+    await server.cli('PUBSUB', 'CHANNELS', 'ringfence:freed:*'),
+    await server.cli('PUBSUB', 'SHARDCHANNELS', '*'),
+  ]
+  const names = lists.flatMap((list) => list.split('\n'))
+  return names.filter((name) => name !== '' && name !== 'ringfence:stamp' && !name.startsWith('ringfence:fence:'))
+}
+
+/** What follows from the short ttl of some cases, a node timeout of 50 ms, is too little for a busy machine. */
+const nodeTimeout = '1s'
+
+export function oneRedis([client]: readonly unknown[]): Engine {
+  return redis(client, { nodeTimeout })
+}
+
+export function quorumOfRedis(clients: readonly unknown[]): Engine {
+  return redlock(clients, { nodeTimeout })
+}
