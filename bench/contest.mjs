@@ -12,67 +12,53 @@ export function stopWorkers() {
   running.clear()
 }
 
-/** Did not finish in the time it had. */
-class OutOfTime extends Error {}
+/** A library has not even ended its race when it was told to. */
+const END_MS = 5_000
 
-/** Processes that compete by means of one library, on the same servers. */
+/** Processes that compete on the same servers, by means of one library after the other. */
 export class Contest {
-  /** @type {Worker[]} */
-  #workers = []
+  #servers
+  #workers
   #races = 0
 
-  static async open(library, servers, processes) {
-    const contest = new Contest(library, servers)
-    contest.#workers = Array.from({ length: processes }, () => new Worker())
-    const ports = servers.map(({ port }) => port)
-    await contest.#all('open', { library: library.name, ports }, 20_000)
-    return contest
+  constructor(servers, processes) {
+    this.#servers = servers
+    this.#workers = Array.from({ length: processes }, () => new Worker())
   }
 
-  constructor(library, servers) {
-    this.library = library
-    this.servers = servers
-  }
-
-  /** Optimised code and warm connections, before anything counts. */
-  async warmUp(ms) {
-    await this.#all('uncontended', { ms, tag: `warm:${this.library.name}` }, ms + 20_000)
+  /** With optimised code and warm connections, before anything counts. */
+  async open(library, warmMs) {
+    const ports = this.#servers.map(({ port }) => port)
+    await this.#all('open', { library: library.name, ports }, 30_000)
+    await this.#all('uncontended', { library: library.name, ms: warmMs }, warmMs + 30_000)
   }
 
   /** The rate of one process alone. */
-  async uncontended(ms) {
-    const [first] = this.#workers
-    return first.ask('uncontended', { ms, tag: `free:${this.library.name}` }, ms + 20_000)
+  uncontended(library, ms) {
+    return this.#workers[0].ask('uncontended', { library: library.name, ms }, ms + 30_000)
   }
 
   /** All processes at once, so many waiters each, one section each. */
-  async race(waiters, boundMs) {
-    await emptyServers(this.servers)
-    await resetCounts(this.servers)
-    const resource = `race:${this.#races++}`
-    const startAtMs = nowMs() + 30
-    try {
-      const sections = await this.#all('race', { resource, waiters, startAtMs }, boundMs)
-      await sleep(10)
-      const calls = await counts(this.servers)
-      return { ...figures(sections), ...perSection(this.library, calls, sections.flat().length) }
-    } catch (error) {
-      if (!(error instanceof OutOfTime)) throw error
-      const sections = this.#workers.reduce((sum, worker) => sum + worker.progress, 0)
-      const unfinished = { sections, of: waiters * this.#workers.length, ms: boundMs }
-      // It may hold anything now; the process is of no further use.
-      this.close()
-      return { unfinished }
-    }
+  async race(library, waiters, boundMs) {
+    await emptyServers(this.#servers)
+    await resetCounts(this.#servers)
+    const plan = { library: library.name, resource: `race:${this.#races++}`, waiters, startAtMs: nowMs() + 20 }
+    const timer = setTimeout(() => this.#stop(), boundMs)
+    const sections = await this.#all('race', plan, boundMs + END_MS)
+    clearTimeout(timer)
+    await sleep(10)
+    const calls = await counts(this.#servers)
+    const [had, of] = [sections.flat().length, waiters * this.#workers.length]
+    if (had < of) return { unfinished: { sections: had, of, ms: boundMs } }
+    return { ...figures(sections), ...perSection(library, calls, had) }
   }
 
   close() {
-    for (const worker of this.#workers) worker.stop()
-    this.#workers = []
+    for (const worker of this.#workers) worker.kill()
   }
 
-  get isOpen() {
-    return this.#workers.length > 0
+  #stop() {
+    for (const worker of this.#workers) worker.tell({ task: 'stop' })
   }
 
   #all(task, plan, boundMs) {
@@ -81,7 +67,6 @@ export class Contest {
 }
 
 class Worker {
-  progress = 0
   #child = fork(new URL('worker.mjs', import.meta.url), { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
 
   constructor() {
@@ -89,32 +74,30 @@ class Worker {
     this.#child.once('exit', () => running.delete(this.#child))
   }
 
+  tell(message) {
+    this.#child.send(message)
+  }
+
   ask(task, plan, boundMs) {
-    this.progress = 0
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(
-        () => settle(() => reject(new OutOfTime(`${task}: no answer in ${boundMs} ms`))),
-        boundMs,
-      )
       const settle = (how) => {
         clearTimeout(timer)
         this.#child.off('message', heard)
         this.#child.off('exit', died)
         how()
       }
-      const heard = ({ answer, error, progress }) => {
-        if (progress !== undefined) this.progress = progress
-        else if (error !== undefined) settle(() => reject(new Error(error)))
-        else settle(() => resolve(answer))
-      }
+      const heard = ({ answer, error }) =>
+        settle(() => (error === undefined ? resolve(answer) : reject(new Error(error))))
       const died = (code, signal) => settle(() => reject(new Error(`a worker died: ${signal ?? code}`)))
+      const late = () => reject(new Error(`${task} of ${plan.library}: no answer in ${boundMs} ms`))
+      const timer = setTimeout(() => settle(late), boundMs)
       this.#child.on('message', heard)
       this.#child.on('exit', died)
-      this.#child.send({ task, plan })
+      this.tell({ task, plan })
     })
   }
 
-  stop() {
+  kill() {
     this.#child.kill('SIGKILL')
   }
 }

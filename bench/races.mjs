@@ -8,7 +8,7 @@ const MOST_REPEATS = 12
 
 /** How long it all may take. */
 export const QUICK = { rounds: 3, peerRounds: 1, boundMs: 2_500, warmMs: 400 }
-export const FULL = { rounds: 8, peerRounds: 3, boundMs: 20_000, warmMs: 2_000 }
+export const FULL = { rounds: 8, peerRounds: 2, boundMs: 15_000, warmMs: 2_000 }
 
 /**
  * All libraries race on the same servers; the bare commands don't wait, so they run free: one process, no contention.
@@ -27,32 +27,34 @@ export const FULL = { rounds: 8, peerRounds: 3, boundMs: 20_000, warmMs: 2_000 }
  * @param {RacePlan} plan
  */
 export async function races(servers, plan) {
-  const { processes, waiters, rounds, peerRounds, boundMs, warmMs, who = [bare, ringfence, ...peers] } = plan
-  const contests = []
+  const { processes, rounds, peerRounds, warmMs, who = [bare, ringfence, ...peers] } = plan
+  const contest = new Contest(servers, processes)
   try {
     for (const library of who) {
-      const contest = await Contest.open(library, servers, library === bare ? 1 : processes)
-      contests.push(contest)
-      await contest.warmUp(warmMs)
+      await contest.open(library, warmMs)
       // What waiting needs besides: the code for it, and the connections that are opened with the first wait.
-      if (library === ringfence) await repeated(contest, waiters, boundMs)
+      if (library === ringfence) await repeated(contest, library, plan)
     }
-    const results = await inRounds(contests, rounds, async (contest, round) => {
-      if (contest.library === bare) return [await contest.uncontended(LEAST_MS)]
-      return contest.library.peer && round >= peerRounds ? [] : repeated(contest, waiters, boundMs)
+    /** @type {Set<import('./libraries.mjs').Library>} once is enough */
+    const unfinished = new Set()
+    const results = await inRounds(who, rounds, async (library, round) => {
+      if (library === bare) return [await contest.uncontended(library, LEAST_MS)]
+      if ((library.peer && round >= peerRounds) || unfinished.has(library)) return []
+      const outcomes = await repeated(contest, library, plan)
+      if (outcomes.some((outcome) => outcome.unfinished)) unfinished.add(library)
+      return outcomes
     })
-    const base = results.get(contests[0])
-    return contests.map((contest) => row(contest.library, results.get(contest), base))
+    return who.map((library) => row(library, results.get(library), results.get(bare)))
   } finally {
-    for (const contest of contests) contest.close()
+    contest.close()
   }
 }
 
-async function repeated(contest, waiters, boundMs) {
+async function repeated(contest, library, { waiters, boundMs }) {
   const outcomes = []
   const began = performance.now()
-  while (contest.isOpen && outcomes.length < MOST_REPEATS && performance.now() - began < LEAST_MS) {
-    outcomes.push(await contest.race(waiters, boundMs))
+  while (outcomes.length < MOST_REPEATS && performance.now() - began < LEAST_MS) {
+    outcomes.push(await contest.race(library, waiters, boundMs))
   }
   return outcomes
 }
@@ -71,9 +73,7 @@ function row(library, rounds, base) {
   }
   const middle = (key) => median(finished.map((each) => each[key]))
   const rates = finished.map(({ perSecond }) => perSecond)
-  const toBare = rounds.map(
-    (round, i) => median(round.map((each) => each.perSecond)) / median(base[i].map((each) => each.perSecond)),
-  )
+  const ratios = rounds.map((round, i) => rateOf(round) / rateOf(base[i])).filter((each) => !Number.isNaN(each))
   return {
     library: library === bare ? 'bare commands, uncontended' : library.name,
     perSecond: median(rates),
@@ -82,17 +82,20 @@ function row(library, rounds, base) {
     p99Ms: middle('p99Ms'),
     ...(library === bare ? {} : { handOverMs: middle('handOverMs'), requestsPerSection: middle('requestsPerSection') }),
     unfairness: library === bare ? undefined : unfairness(finished),
-    toBare: median(toBare),
+    toBare: median(ratios),
   }
 }
 
-/** Over all races together: a single one is too short to tell bad luck from unfairness. */
-function unfairness(outcomes) {
-  const ratios = outcomes.map(({ shares }) => Math.max(...shares) / Math.max(Math.min(...shares), 0.5))
-  return median(ratios)
+function rateOf(outcomes) {
+  return median(outcomes.map(({ perSecond }) => perSecond))
 }
 
-/** Rate of the best peer, of those that did not finish what they came to. */
+/** The busiest process's sections to the least busy one's, while all were waiting. */
+function unfairness(outcomes) {
+  return median(outcomes.map(({ shares }) => Math.max(...shares) / Math.max(Math.min(...shares), 0.5)))
+}
+
+/** Rate of the best peer; of one that did not finish, what it came to. */
 export function bestOf(rows) {
   const names = peers.map(({ name }) => name)
   return Math.max(...rows.filter(({ library }) => names.includes(library)).map(({ perSecond }) => perSecond || 0))

@@ -1,41 +1,44 @@
 // A process that competes for locks: started by contest.mjs, told what to do by messages.
+import { setMaxListeners } from 'node:events'
 import { connect, libraryNamed } from './libraries.mjs'
 import { TTL_MS, uncontended } from './measure.mjs'
 
-/** @type {import('./libraries.mjs').Lock} */
-let lock
+/** By library. @type {Map<string, import('./libraries.mjs').Lock>} */
+const locks = new Map()
+let stop = new AbortController()
 
 const tasks = {
   async open({ library, ports }) {
-    lock = libraryNamed(library).open(await connect(ports))
+    locks.set(library, libraryNamed(library).open(await connect(ports)))
   },
 
-  uncontended: (plan) => uncontended(lock, plan),
+  uncontended: ({ library, ms }) => uncontended(locks.get(library), { ms, tag: `free:${process.pid}:${library}` }),
 
   /** Everyone asks at once, everyone gets one section. Times are of the machine's monotonic clock, the same in all processes. */
-  async race({ resource, waiters, startAtMs }) {
+  async race({ library, resource, waiters, startAtMs }) {
+    const lock = locks.get(library)
+    stop = new AbortController()
+    // One listener a waiter is what the pollers need.
+    setMaxListeners(0, stop.signal)
     await until(startAtMs)
+    const sections = []
     const one = async () => {
       const askedMs = nowMs()
-      const handle = await lock.acquire(resource, TTL_MS)
+      const handle = await lock.acquire(resource, TTL_MS, stop.signal)
       const grantedMs = nowMs()
       await lock.release(handle)
-      const section = { askedMs, grantedMs, releasedMs: nowMs() }
-      // Told one by one, so that of a library that does not finish we know how far it came.
-      done.push(section)
-      return section
+      sections.push({ askedMs, grantedMs, releasedMs: nowMs() })
     }
-    const done = []
-    const telling = setInterval(() => process.send?.({ progress: done.length }), 100)
-    try {
-      return await Promise.all(Array.from({ length: waiters }, one))
-    } finally {
-      clearInterval(telling)
-    }
+    const outcomes = await Promise.allSettled(Array.from({ length: waiters }, one))
+    const failure = outcomes.find(({ status, reason }) => status === 'rejected' && reason?.name !== 'AbortError')
+    if (failure !== undefined) throw failure.reason
+    return sections
   },
 }
 
 process.on('message', async ({ task, plan }) => {
+  // No answer: the race that it ends has one.
+  if (task === 'stop') return stop.abort()
   try {
     process.send?.({ answer: await tasks[task](plan) })
   } catch (error) {

@@ -50,13 +50,15 @@ export class Deadlines {
     return entry
   }
 
-  /** Stops what is left without calling anyone. */
+  /** Gives up what is left at once: nobody must wait for an answer that nobody waits for any more. */
   close(): void {
-    for (const line of this.#lines.values()) {
-      line.timer?.cancel()
-      line.entries.clear()
-    }
+    const lines = [...this.#lines.values()]
     this.#lines.clear()
+    for (const { timer, entries } of lines) {
+      timer?.cancel()
+      for (const entry of entries) entry.expired()
+      entries.clear()
+    }
   }
 
   #arm(delayMs: number, line: Line, inMs: number): void {

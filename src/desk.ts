@@ -43,7 +43,10 @@ export class Desk implements WaitHost, LeaseDesk {
     this.observer = settings.observe
     this.#settings = settings
     this.#label = settings.label ?? `${hostname()}:${process.pid}`
-    this.#keeper = new Keeper(engine, settings.clock, settings.observe, (record) => this.#ended(record))
+    this.#keeper = new Keeper(engine, settings.clock, settings.observe, {
+      ended: (record) => this.#ended(record),
+      renewing: (record) => this.#register(record),
+    })
   }
 
   /** One attempt, without waiting. */
@@ -126,7 +129,7 @@ export class Desk implements WaitHost, LeaseDesk {
   admit(won: Won, terms: LeaseTerms, waitedMs: number): Lease {
     const record = this.#record(won, terms)
     const lease = new Lease(record, this)
-    this.#handles.register(lease, record, record)
+    record.handle = lease
     for (const resource of record.resources) this.#here.set(resource, record)
     this.#keeper.add(record)
     if (this.observer !== undefined) {
@@ -337,6 +340,12 @@ export class Desk implements WaitHost, LeaseDesk {
       ours,
       ...(error instanceof Error ? { cause: error } : {}),
     })
+  }
+
+  #register(record: LeaseRecord): void {
+    if (record.handle === undefined) return
+    this.#handles.register(record.handle, record, record)
+    record.handle = undefined
   }
 
   #abandoned(record: LeaseRecord): void {

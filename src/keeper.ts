@@ -1,5 +1,5 @@
 import { instant, type Clock, type Timer } from './clock.ts'
-import type { Engine, Extension } from './engine.ts'
+import type { Engine, Extension, LeaseRef } from './engine.ts'
 import { EngineError, LeaseLostError, type LossReason } from './errors.ts'
 import { tell, type Observer } from './events.ts'
 import type { LeaseRecord } from './lease.ts'
@@ -11,21 +11,27 @@ const EARLY_PART = 1 / 12
 /** A timer this late means that the process was stopped or its event loop blocked. */
 const STALL_MS = 100
 
+export interface KeeperHooks {
+  ended(record: LeaseRecord): void
+  /** It is about to be renewed. */
+  renewing(record: LeaseRecord): void
+}
+
 /** Renews leases and ends their signal in time: one timer and few commands for any number of them. */
 export class Keeper {
   readonly #engine: Engine
   readonly #clock: Clock
   readonly #observer: Observer | undefined
-  readonly #ended: (record: LeaseRecord) => void
+  readonly #hooks: KeeperHooks
   readonly #records = new Set<LeaseRecord>()
   #timer: Timer | undefined
   #timerAtMs = Infinity
 
-  constructor(engine: Engine, clock: Clock, observer: Observer | undefined, ended: (record: LeaseRecord) => void) {
+  constructor(engine: Engine, clock: Clock, observer: Observer | undefined, hooks: KeeperHooks) {
     this.#engine = engine
     this.#clock = clock
     this.#observer = observer
-    this.#ended = ended
+    this.#hooks = hooks
   }
 
   get records(): ReadonlySet<LeaseRecord> {
@@ -46,7 +52,7 @@ export class Keeper {
       const { resources, owner, token } = record
       tell(this.#observer, { type: 'lost', resources, owner, token, reason })
     }
-    this.#ended(record)
+    this.#hooks.ended(record)
     return true
   }
 
@@ -88,11 +94,13 @@ export class Keeper {
   }
 
   #wakeIn(delayMs: number): void {
-    const atMs = this.#clock.monotonicMs() + Math.max(delayMs, 0)
+    // Timers have whole milliseconds; a fraction less would find nothing due and be set again at once.
+    const wholeMs = Math.max(Math.ceil(delayMs), 0)
+    const atMs = this.#clock.monotonicMs() + wholeMs
     if (atMs >= this.#timerAtMs) return
     this.#timer?.cancel()
     this.#timerAtMs = atMs
-    this.#timer = this.#clock.timer(() => this.#tick(), delayMs, true)
+    this.#timer = this.#clock.timer(() => this.#tick(), wholeMs, true)
   }
 
   #tick(): void {
@@ -127,6 +135,7 @@ export class Keeper {
       if (leftMs <= 0) anyDue = true
     }
     if (!anyDue) return
+    for (const record of early) this.#hooks.renewing(record)
     for (let from = 0; from < early.length; from += BATCH) {
       // Never rejects: #extendAll turns every failure into a doubt or a loss of the records themselves.
       void this.#extendAll(early.slice(from, from + BATCH))
@@ -141,7 +150,7 @@ export class Keeper {
       token,
       ttlMs: newTtlMs ?? ttlMs,
     }))
-    const call = this.#engine.extend(refs).catch((cause: unknown) => refs.map(() => doubtful(cause)))
+    const call = this.#ask(refs)
     for (const record of records) {
       if (newTtlMs !== undefined) record.mayEndAt(since, newTtlMs)
       record.extending = call
@@ -158,6 +167,15 @@ export class Keeper {
       )
     }
     return answers
+  }
+
+  /** An engine that breaks its contract and throws must not stop the renewal of everyone else's leases. */
+  async #ask(refs: readonly LeaseRef[]): Promise<readonly Extension[]> {
+    try {
+      return await this.#engine.extend(refs)
+    } catch (cause) {
+      return refs.map(() => doubtful(cause))
+    }
   }
 
   #settle(record: LeaseRecord, ttlMs: number, since: ReturnType<typeof instant>, answer: Extension): void {

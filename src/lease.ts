@@ -80,7 +80,7 @@ export interface Chain {
   readonly sinceMs: number
 }
 
-/** What we know of a lease. It never refers to the `Lease` in the user's hands, so that one can be garbage-collected. */
+/** What we know of a lease. */
 export class LeaseRecord implements LeaseRef {
   readonly resources: readonly string[]
   readonly owner: string
@@ -92,6 +92,12 @@ export class LeaseRecord implements LeaseRef {
   /** The last renewal that could not be proved, until one is. */
   doubt: Error | undefined
   renew: boolean
+  /**
+   * The lease in the user's hands, until the first renewal: from then on only a registry knows it, so that one which the
+   * user has dropped can be garbage-collected and stops being renewed. Most leases are over by then and never get there:
+   * registering costs more than all the rest.
+   */
+  handle: Lease | undefined
   /** When the next renewal is due, counted from the start of the current validity. */
   renewAfterMs = 0
   /** The extension on its way: two at once could land in the wrong order and leave the shorter ttl on the server. */
@@ -174,6 +180,7 @@ export class LeaseRecord implements LeaseRef {
 
   end(reason: LossReason, cause?: unknown): void {
     this.over = reason
+    this.handle = undefined
     this.#controller?.abort(new LeaseLostError(this.resources, reason, cause))
   }
 }

@@ -4,49 +4,53 @@
  * lines at once and is first when it is first in each; since it enters them in one step, two can't wait for each other.
  */
 export class Queue<W extends { readonly resources: readonly string[]; first(): void }> {
-  readonly #lines = new Map<string, Set<W>>()
+  /** One who waits alone, as most do, stands here without a line around. */
+  readonly #lines = new Map<string, W | Set<W>>()
 
   /** Calls `waiter.first()` when it is first in every line: maybe at once. */
   enter(waiter: W): void {
     for (const resource of waiter.resources) {
       const line = this.#lines.get(resource)
-      if (line === undefined) this.#lines.set(resource, new Set([waiter]))
-      else line.add(waiter)
+      if (line === undefined) this.#lines.set(resource, waiter)
+      else if (line instanceof Set) line.add(waiter)
+      else this.#lines.set(resource, new Set([line, waiter]))
     }
     if (this.#isFirst(waiter)) waiter.first()
   }
 
   leave(waiter: W): void {
-    const followers = new Set<W>()
+    let followers: Set<W> | undefined
     for (const resource of waiter.resources) {
       const line = this.#lines.get(resource)
-      if (line === undefined) continue
+      if (line === waiter) this.#lines.delete(resource)
+      if (!(line instanceof Set)) continue
       const wasFirst = head(line) === waiter
       line.delete(waiter)
       if (line.size === 0) this.#lines.delete(resource)
-      else if (wasFirst) followers.add(head(line)!)
+      else if (wasFirst) (followers ??= new Set()).add(head(line))
     }
-    for (const follower of followers) if (this.#isFirst(follower)) follower.first()
+    for (const follower of followers ?? []) if (this.#isFirst(follower)) follower.first()
   }
 
   /** Those who are first in some line of these resources. */
   heads(resources: readonly string[]): W[] {
-    const found = new Set<W>()
+    const found: W[] = []
     for (const resource of resources) {
       const line = this.#lines.get(resource)
-      if (line !== undefined) found.add(head(line)!)
+      if (line === undefined) continue
+      const first = head(line)
+      if (!found.includes(first)) found.push(first)
     }
-    return [...found]
+    return found
   }
 
-  *waiters(): Iterable<W> {
-    const seen = new Set<W>()
+  /** Everyone in line. */
+  waiters(): Set<W> {
+    const all = new Set<W>()
     for (const line of this.#lines.values()) {
-      for (const waiter of line) {
-        if (!seen.has(waiter)) yield waiter
-        seen.add(waiter)
-      }
+      for (const waiter of line instanceof Set ? line : [line]) all.add(waiter)
     }
+    return all
   }
 
   get size(): number {
@@ -61,6 +65,7 @@ export class Queue<W extends { readonly resources: readonly string[]; first(): v
   }
 }
 
-function head<W>(line: Set<W>): W | undefined {
-  return line.values().next().value
+/** Of a line that is not empty. */
+function head<W>(line: W | Set<W>): W {
+  return line instanceof Set ? line.values().next().value! : line
 }

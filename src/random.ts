@@ -9,7 +9,7 @@ export interface Random {
 }
 
 /** A call into the system's generator costs more than all the rest of an acquisition, so bytes are fetched by the page. */
-const POOL_BYTES = 4096
+const POOL_BYTES = 16_384
 const ID_BYTES = 16
 const FRACTION_BYTES = 4
 

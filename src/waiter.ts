@@ -49,7 +49,7 @@ export class Waiter {
   readonly #host: WaitHost
   readonly #began: Instant
   readonly #deadline: Deadline | undefined
-  readonly #abort = (): void => this.cancel(this.terms.signal?.reason)
+  #abort: (() => void) | undefined
   #resolve!: (lease: Lease) => void
   #reject!: (reason: unknown) => void
   #settled = false
@@ -74,7 +74,10 @@ export class Waiter {
       this.#reject = reject
     })
     if (terms.waitMs < Infinity) this.#deadline = host.deadlines.start(terms.waitMs, () => this.#timeUp())
-    terms.signal?.addEventListener('abort', this.#abort)
+    if (terms.signal !== undefined) {
+      this.#abort = () => this.cancel(terms.signal?.reason)
+      terms.signal.addEventListener('abort', this.#abort)
+    }
   }
 
   /** It is first in line: from now on it makes the attempts. */
@@ -126,6 +129,8 @@ export class Waiter {
       while (!this.#settled) {
         const here = this.#host.heldHere(this.resources)
         if (here !== undefined) {
+          this.#holder = here.owner
+          this.#tellWaiting(here.remainingMs())
           // Its end wakes us; the time is for the case that it ends by itself.
           await this.#sleep(here.remainingMs() + 1)
           continue
@@ -214,7 +219,7 @@ export class Waiter {
     if (this.#settled) return false
     this.#settled = true
     this.#deadline?.cancel()
-    this.terms.signal?.removeEventListener('abort', this.#abort)
+    if (this.#abort !== undefined) this.terms.signal?.removeEventListener('abort', this.#abort)
     return true
   }
 

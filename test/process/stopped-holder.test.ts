@@ -17,27 +17,30 @@ const UNCHECKED = `redis.call('hset', KEYS[1], 'value', ARGV[1], 'token', ARGV[2
 return 1`
 
 test.each([
-  { store: 'that checks tokens rejects', script: CHECKED, accepted: false, value: 'of the second' },
-  { store: 'that does not check takes', script: UNCHECKED, accepted: true, value: 'late' },
-])('a store $store the late write of a holder that was stopped past its ttl', async ({ script, accepted, value }) => {
-  await using setup = await startSetup()
-  await using store = await startRedis()
-  using client = disposable(new Redis({ host: store.host, port: store.port }))
-  const env = { TTL_MS: String(TTL_MS), STORE_PORT: String(store.port), STORE_SCRIPT: script }
-  const holder = setup.worker('holder.mjs', 'ioredis', env)
-  const first = await holder.next(isType('acquired'), { withinMs: 40_000 })
-  await holder.pause()
+  ['a store that checks tokens rejects', CHECKED, { accepted: false, value: 'of the second' }],
+  ['a store that does not check takes', UNCHECKED, { accepted: true, value: 'late' }],
+] as const)(
+  '%s the late write of a holder that was stopped past its ttl',
+  async (_store, script, { accepted, value }) => {
+    await using setup = await startSetup()
+    await using store = await startRedis()
+    using client = disposable(new Redis({ host: store.host, port: store.port }))
+    const env = { TTL_MS: String(TTL_MS), STORE_PORT: String(store.port), STORE_SCRIPT: script }
+    const holder = setup.worker('holder.mjs', 'ioredis', env)
+    const first = await holder.next(isType('acquired'), { withinMs: 40_000 })
+    await holder.pause()
 
-  const second = await setup.locks.acquire('order', { wait: '30s' })
-  expect(second.token).toBeGreaterThan(BigInt(String(first['token'])))
-  expect(await client.redis.eval(script, 1, 'order', 'of the second', String(second.token))).toBe(1)
-  holder.send({ value: 'late' })
-  await holder.resume()
+    const second = await setup.locks.acquire('order', { wait: '30s' })
+    expect(second.token).toBeGreaterThan(BigInt(String(first['token'])))
+    expect(await client.redis.eval(script, 1, 'order', 'of the second', String(second.token))).toBe(1)
+    holder.send({ value: 'late' })
+    await holder.resume()
 
-  expect(await holder.next(isType('written'))).toMatchObject({ accepted, held: false })
-  expect(await client.redis.hget('order', 'value')).toBe(value)
-  expect(second.held).toBe(true)
-})
+    expect(await holder.next(isType('written'))).toMatchObject({ accepted, held: false })
+    expect(await client.redis.hget('order', 'value')).toBe(value)
+    expect(second.held).toBe(true)
+  },
+)
 
 test.each(drivers)(
   'a process that was stopped past its ttl knows it with its first look, and its signal aborts; %s',

@@ -21,7 +21,12 @@ describe('a resource name', () => {
     ['an empty one', '', RangeError, 'resource: expected a name, got an empty string'],
     ['a huge one', 'x'.repeat(100_000), RangeError, 'resource: expected at most 1024 bytes, got 100000'],
     ['a line break', 'a\nb', RangeError, String.raw`resource: expected a name without control characters, got "a\nb"`],
-    ['a null byte', 'a\0b', RangeError, String.raw`resource: expected a name without control characters, got "a\u0000b"`],
+    [
+      'a null byte',
+      'a\0b',
+      RangeError,
+      String.raw`resource: expected a name without control characters, got "a\u0000b"`,
+    ],
     ['a delete', 'a\u007f', RangeError, 'resource: expected a name without control characters, got '],
     ['half a character', 'a\ud800b', RangeError, String.raw`resource: expected well-formed Unicode, got "a\ud800b"`],
     ['a number', 5, TypeError, 'resource: expected a string or an array of strings, got 5'],
@@ -29,26 +34,34 @@ describe('a resource name', () => {
     ['null', null, TypeError, 'resource: expected a string or an array of strings, got null'],
     ['an object', { name: 'a' }, TypeError, 'resource: expected a string or an array of strings, got an object'],
     ['no names', [], RangeError, 'resource: expected 1 to 100 names, got 0'],
-    ['too many', Array.from({ length: 101 }, (_, i) => `r${i}`), RangeError, 'resource: expected 1 to 100 names, got 101'],
+    [
+      'too many',
+      Array.from({ length: 101 }, (_, i) => `r${i}`),
+      RangeError,
+      'resource: expected 1 to 100 names, got 101',
+    ],
     ['a number among names', ['a', 5], TypeError, 'resource: expected a string, got 5'],
     ['an empty one among names', ['a', ''], RangeError, 'resource: expected a name, got an empty string'],
-  ])('that is %s is refused by every method, and nothing is asked of the engine', async (_what, name, kind, message) => {
-    const { engine, locks, clock } = bench()
-    const given = name as string
-    for (const call of [
-      () => locks.tryAcquire(given),
-      () => locks.acquire(given),
-      () => locks.using(given, () => 1),
-      () => locks.elect(given, () => 1),
-      () => locks.once(given, {}, () => 1),
-    ]) {
-      const outcome = call()
-      await expect(outcome).rejects.toThrow(kind)
-      await expect(outcome).rejects.toThrow(message)
-    }
-    expect(engine.calls).toEqual([])
-    expect(clock.timers).toBe(0)
-  })
+  ])(
+    'that is %s is refused by every method, and nothing is asked of the engine',
+    async (_what, name, kind, message) => {
+      const { engine, locks, clock } = bench()
+      const given = name as string
+      for (const call of [
+        () => locks.tryAcquire(given),
+        () => locks.acquire(given),
+        () => locks.using(given, () => 1),
+        () => locks.elect(given, () => 1),
+        () => locks.once(given, {}, () => 1),
+      ]) {
+        const outcome = call()
+        await expect(outcome).rejects.toThrow(kind)
+        await expect(outcome).rejects.toThrow(message)
+      }
+      expect(engine.calls).toEqual([])
+      expect(clock.timers).toBe(0)
+    },
+  )
 })
 
 describe('a ttl', () => {
@@ -186,14 +199,20 @@ describe('redlock()', () => {
 
   test('of the same client twice says which two', () => {
     const [a, b, c] = lazyClients(3)
-    expect(() => redlock([a, b, a])).toThrow('clients[2]: expected a client of its own, got the same object as clients[0]')
-    expect(() => redlock([a, b, c, b])).toThrow('clients[3]: expected a client of its own, got the same object as clients[1]')
+    expect(() => redlock([a, b, a])).toThrow(
+      'clients[2]: expected a client of its own, got the same object as clients[0]',
+    )
+    expect(() => redlock([a, b, c, b])).toThrow(
+      'clients[3]: expected a client of its own, got the same object as clients[1]',
+    )
   })
 
   test('of a closed client among open ones names it', () => {
     const clients = lazyClients(3)
     clients[1]!.disconnect()
-    expect(() => redlock(clients)).toThrow(/^clients\[1\]: expected a client that can be used, but localhost:1001 is .*closed/)
+    expect(() => redlock(clients)).toThrow(
+      /^clients\[1\]: expected a client that can be used, but localhost:1001 is .*closed/,
+    )
   })
 
   test('of something else among clients names it', () => {
@@ -259,12 +278,16 @@ async function nonsenseServer(reply: string): Promise<number> {
 async function locksOn(reply: string, nodes: 1 | 3): Promise<Locks> {
   const clients: Redis[] = []
   for (let i = 0; i < nodes; i++) {
-    const client = new Redis(await nonsenseServer(reply), '127.0.0.1', { enableReadyCheck: false, protocol: 2 } as never)
+    const client = new Redis(await nonsenseServer(reply), '127.0.0.1', {
+      enableReadyCheck: false,
+      protocol: 2,
+    } as never)
     client.on('error', () => undefined)
     clients.push(client)
   }
-  const engine = nodes === 1 ? redis(clients[0]) : redlock(clients, { restart: 'trust' })
-  const locks = createLocks(engine, { ttl: '1s', wait: '500ms' })
+  const engine =
+    nodes === 1 ? redis(clients[0], { nodeTimeout: '20s' }) : redlock(clients, { restart: 'trust', nodeTimeout: '20s' })
+  const locks = createLocks(engine, { ttl: '1m', wait: '3s' })
   onTestFinished(async () => {
     await locks.close()
     for (const client of clients) client.disconnect()
@@ -306,7 +329,10 @@ describe('a server that answers nonsense', () => {
 
   test('does not make a waiter hang: its time is over in time, with the engine’s error', async () => {
     const locks = await locksOn('+PONG\r\n', 1)
-    await expect(locks.acquire('a')).rejects.toMatchObject({ code: 'ENGINE', message: expect.stringContaining('nonsense') })
+    await expect(locks.acquire('a')).rejects.toMatchObject({
+      code: 'ENGINE',
+      message: expect.stringContaining('nonsense'),
+    })
   })
 })
 

@@ -1,6 +1,7 @@
 import { onTestFinished } from 'vitest'
-import type { LeaseInfo } from '../../src/engine.ts'
+import type { LeaseInfo, LeaseRef } from '../../src/engine.ts'
 import type { LockEvent } from '../../src/events.ts'
+import type { Lease } from '../../src/lease.ts'
 import { createLocks, type Locks } from '../../src/locks.ts'
 import type { LocksOptions } from '../../src/options.ts'
 import type { Random } from '../../src/random.ts'
@@ -13,9 +14,9 @@ export interface Bench {
   readonly locks: Locks
   readonly events: LockEvent[]
   /** The types of the events so far. */
-  told(): LockEvent['type'][]
+  readonly told: () => LockEvent['type'][]
   /** All leases on the engine. */
-  leases(): Promise<LeaseInfo[]>
+  readonly leases: () => Promise<LeaseInfo[]>
 }
 
 /** Locks on a scripted engine and a clock that stands still; closed when the test is over. */
@@ -56,6 +57,11 @@ export function neighbour(bench: Bench, options: LocksOptions = {}): Locks {
   return createLocks(bench.engine.inner, { clock: bench.clock, ...options })
 }
 
+/** A lease as the engine knows it. */
+export function refOf({ resources, owner, token }: Lease, ttlMs = 30_000): LeaseRef {
+  return { resources, owner, token, ttlMs }
+}
+
 export async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
   const all: T[] = []
   for await (const item of items) all.push(item)
@@ -63,7 +69,11 @@ export async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
 }
 
 /** What became of a promise, without waiting for it. */
-export function watched<T>(promise: Promise<T>): { state: 'pending' | 'resolved' | 'rejected'; value?: T; reason?: unknown } {
+export function watched<T>(promise: Promise<T>): {
+  state: 'pending' | 'resolved' | 'rejected'
+  value?: T
+  reason?: unknown
+} {
   const seen: { state: 'pending' | 'resolved' | 'rejected'; value?: T; reason?: unknown } = { state: 'pending' }
   promise.then(
     (value) => Object.assign(seen, { state: 'resolved', value }),

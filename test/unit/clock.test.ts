@@ -1,4 +1,4 @@
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { elapsedMs, instant, sleep, systemClock } from '../../src/clock.ts'
 import { ManualClock } from '../support/manual-clock.ts'

@@ -167,7 +167,9 @@ describe('an election', () => {
   test('without a function to lead with is a TypeError, before anything is acquired', async () => {
     const it = bench()
     await expect(it.locks.elect('leader', 5 as never)).rejects.toThrow(/^lead: expected a function, got /)
-    await expect(it.locks.elect('leader', () => 1, null as never)).rejects.toThrow(/^options: expected an object, got null/)
+    await expect(it.locks.elect('leader', () => 1, null as never)).rejects.toThrow(
+      /^options: expected an object, got null/,
+    )
     expect(it.engine.calls).toEqual([])
   })
 })

@@ -47,7 +47,14 @@ describe('every error', () => {
   })
 
   test('is exported by the package', () => {
-    expect(api).toMatchObject({ EngineError, HeldError, LeaseLostError, QuorumError, StaleTokenError, WaitTimeoutError })
+    expect(api).toMatchObject({
+      EngineError,
+      HeldError,
+      LeaseLostError,
+      QuorumError,
+      StaleTokenError,
+      WaitTimeoutError,
+    })
   })
 })
 

@@ -1,7 +1,7 @@
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { tell } from '../../src/events.ts'
 import { settled } from '../support/manual-clock.ts'
-import { bench } from './bench.ts'
+import { bench, refOf } from './bench.ts'
 
 /** Takes the place of the test runner's own listeners, which would fail the run. */
 function uncaughtErrors(): unknown[] {
@@ -82,7 +82,12 @@ describe('events', () => {
 
   test('tell of a wait, from the refusal to the grant', async () => {
     const other = bench({ ttl: '2s' })
-    const holder = await other.engine.inner.acquire({ resources: ['a'], owner: 'rival', ttlMs: 2000, afterSplit: false })
+    const holder = await other.engine.inner.acquire({
+      resources: ['a'],
+      owner: 'rival',
+      ttlMs: 2000,
+      afterSplit: false,
+    })
     expect(holder.kind).toBe('granted')
     const waiting = other.locks.acquire('a')
     await other.clock.advance(2100)
@@ -96,7 +101,7 @@ describe('events', () => {
   test('tell of a loss with its reason, and of no release that was not made', async () => {
     const { clock, engine, locks, told, events } = bench({ ttl: '3s' })
     const lease = await locks.acquire('a')
-    await engine.inner.release({ ...lease, ttlMs: 3000 })
+    await engine.inner.release(refOf(lease))
     await clock.advance(1000)
     expect(told()).toEqual(['attempt', 'granted', 'lost'])
     expect(events.at(-1)).toMatchObject({ type: 'lost', owner: lease.owner, token: lease.token, reason: 'stolen' })

@@ -1,4 +1,4 @@
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { LeaseLostError } from '../../src/errors.ts'
 import { LeaseRecord } from '../../src/lease.ts'
@@ -62,10 +62,9 @@ describe('a lease', () => {
   })
 
   test('whatever the clocks do, has no validity left once either of them has moved on by the ttl', () => {
-    const moves = fc.array(
-      fc.record({ monotonicMs: fc.nat(3000), wallMs: fc.integer({ min: -20_000, max: 3000 }) }),
-      { maxLength: 20 },
-    )
+    const moves = fc.array(fc.record({ monotonicMs: fc.nat(3000), wallMs: fc.integer({ min: -20_000, max: 3000 }) }), {
+      maxLength: 20,
+    })
     fc.assert(
       fc.property(moves, (moves) => {
         const clock = new ManualClock()

@@ -21,7 +21,11 @@ describe('once', () => {
     const it = bench({ ttl: '30s' })
     const other = neighbour(it)
     const job = watched(
-      it.locks.once('job', { atLeast: '10s' }, () => new Promise<void>((resolve) => void it.clock.timer(resolve, 4000))),
+      it.locks.once(
+        'job',
+        { atLeast: '10s' },
+        () => new Promise<void>((resolve) => void it.clock.timer(resolve, 4000)),
+      ),
     )
     await it.clock.advance(4000)
     expect(job).toMatchObject({ state: 'resolved', value: { ran: true } })
@@ -77,7 +81,11 @@ describe('once', () => {
 
   test('wakes those who wait in this process when the rest is over, not with the longer ttl', async () => {
     const it = bench({ ttl: '30s', wait: '1h' })
-    const job = it.locks.once('job', { atLeast: '5s' }, () => new Promise<void>((resolve) => void it.clock.timer(resolve, 1000)))
+    const job = it.locks.once(
+      'job',
+      { atLeast: '5s' },
+      () => new Promise<void>((resolve) => void it.clock.timer(resolve, 1000)),
+    )
     await it.clock.advance(0)
     const waiting = watched(it.locks.acquire('job'))
     await it.clock.advance(1000)

@@ -1,4 +1,4 @@
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { memory } from '../../src/engines/memory.ts'
 import { locksSettings, resourceNames, waitTerms, type WaitTerms } from '../../src/options.ts'
@@ -94,10 +94,13 @@ describe('a bad option', () => {
   test('is never accepted in silence: anything that is no duration is an error that names the option', () => {
     const garbage = fc
       .anything()
-      .filter((value) => value !== undefined && typeof value !== 'number' && !/^\d+(\.\d+)?(ms|s|m|h|d)$/.test(String(shownOr(value))))
+      .filter(
+        (value) =>
+          value !== undefined && typeof value !== 'number' && !/^\d+(\.\d+)?(ms|s|m|h|d)$/.test(String(shownOr(value))),
+      )
     fc.assert(
       fc.property(garbage, fc.constantFrom('ttl', 'wait', 'maxHold'), (value, option) => {
-        expect(() => waitTerms({ [option]: value } as never, defaults, engine)).toThrow(new RegExp(`^${option}: expected`))
+        expect(() => waitTerms({ [option]: value }, defaults, engine)).toThrow(new RegExp(`^${option}: expected`))
       }),
     )
   })
@@ -109,13 +112,15 @@ function shownOr(value: unknown): unknown {
 
 describe('resource names', () => {
   test('come sorted and without repetition, so that two requests for the same look the same', () => {
-    const name = fc.string({ minLength: 1, maxLength: 20, unit: 'grapheme' }).filter((text) => !/[\p{Cc}\p{Cs}]/u.test(text))
+    const name = fc
+      .string({ minLength: 1, maxLength: 20, unit: 'grapheme' })
+      .filter((text) => !/[\p{Cc}\p{Cs}]/u.test(text))
     fc.assert(
       fc.property(fc.array(name, { minLength: 1, maxLength: 100 }), (names) => {
         const taken = resourceNames(names)
         expect(new Set(taken)).toEqual(new Set(names))
         expect(taken).toEqual([...new Set(names)].sort())
-        expect(resourceNames([...names].reverse())).toEqual(taken)
+        expect(resourceNames(names.toReversed())).toEqual(taken)
       }),
     )
   })

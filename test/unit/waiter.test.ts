@@ -1,4 +1,4 @@
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { EngineError, WaitTimeoutError } from '../../src/errors.ts'
 import { instant } from '../../src/clock.ts'
@@ -247,29 +247,32 @@ describe('a failing engine', () => {
 })
 
 describe('an aborted wait', () => {
-  test.each(['head', 'middle', 'end'] as const)('at the %s of the line leaves nothing behind, and the others in order', async (place) => {
-    const it = bench({ wait: '1h' })
-    const rival = await neighbour(it).acquire('a', { ttl: '1h' })
-    const controller = new AbortController()
-    const gone = { head: 0, middle: 1, end: 2 }[place]
-    const served: number[] = []
-    const waits = [0, 1, 2].map((index) => {
-      const signal = index === gone ? controller.signal : new AbortController().signal
-      return it.locks.using('a', { signal }, () => void served.push(index))
-    })
-    const outcomes = Promise.allSettled(waits)
-    await it.clock.advance(10)
-    const reason = new Error('changed my mind')
-    controller.abort(reason)
-    await it.clock.advance(10)
-    await rival.release()
-    await it.clock.advance(1000)
-    const states = (await outcomes).map(({ status }) => status)
-    expect(served).toEqual([0, 1, 2].filter((index) => index !== gone))
-    expect(states.filter((status) => status === 'rejected')).toHaveLength(1)
-    await expect(waits[gone]).rejects.toBe(reason)
-    await expectNothingLeft(it, 'a')
-  })
+  test.each(['head', 'middle', 'end'] as const)(
+    'at the %s of the line leaves nothing behind, and the others in order',
+    async (place) => {
+      const it = bench({ wait: '1h' })
+      const rival = await neighbour(it).acquire('a', { ttl: '1h' })
+      const controller = new AbortController()
+      const gone = { head: 0, middle: 1, end: 2 }[place]
+      const served: number[] = []
+      const waits = [0, 1, 2].map((index) => {
+        const signal = index === gone ? controller.signal : new AbortController().signal
+        return it.locks.using('a', { signal }, () => void served.push(index))
+      })
+      const outcomes = Promise.allSettled(waits)
+      await it.clock.advance(10)
+      const reason = new Error('changed my mind')
+      controller.abort(reason)
+      await it.clock.advance(10)
+      await rival.release()
+      await it.clock.advance(1000)
+      const states = (await outcomes).map(({ status }) => status)
+      expect(served).toEqual([0, 1, 2].filter((index) => index !== gone))
+      expect(states.filter((status) => status === 'rejected')).toHaveLength(1)
+      await expect(waits[gone]).rejects.toBe(reason)
+      await expectNothingLeft(it, 'a')
+    },
+  )
 
   test('during its attempt rejects at once, and gives back what the attempt brings', async () => {
     const it = bench()
@@ -380,7 +383,13 @@ describe('waiting for several resources', () => {
       await new Promise<void>((resolve) => void clock.timer(resolve, 5))
       inside--
     }
-    const orders = [['a', 'b'], ['b', 'a'], ['b', 'c', 'a'], ['c', 'a'], ['c', 'b', 'a']]
+    const orders = [
+      ['a', 'b'],
+      ['b', 'a'],
+      ['b', 'c', 'a'],
+      ['c', 'a'],
+      ['c', 'b', 'a'],
+    ]
     const work = Array.from({ length: 40 }, (_, index) => locks.using(orders[index % orders.length]!, section))
     await clock.advance(10_000)
     await Promise.all(work)

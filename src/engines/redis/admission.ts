@@ -31,8 +31,11 @@ export class Admission {
 
   /** Loads the script if the node may vote; rejects with `SittingOutError` if not yet. */
   async load(): Promise<void> {
-    const { uptimeMs } = await this.#run()
-    if (uptimeMs < this.#sitOutMs) throw new SittingOutError(this.#sitOutMs - uptimeMs)
+    const { runId, uptimeMs } = await this.#run()
+    // With a stamp of this very run it was let in since it started, and its scripts were flushed after that.
+    if (uptimeMs < this.#sitOutMs && (await this.#client.run(['GET', STAMP_KEY], STAMP_KEY)) !== runId) {
+      throw new SittingOutError(this.#sitOutMs - uptimeMs)
+    }
     await this.waive()
   }
 

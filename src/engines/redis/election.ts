@@ -20,14 +20,16 @@ export interface ElectionPlan {
 /** How often the number to confirm may rise before the election is given up: each time, a rival has just been granted. */
 const CONFIRM_ROUNDS = 4
 
+const NONE: readonly Refused[] = []
+
 /** One owner's election: asks the nodes, decides as early as it can, and keeps an ear open for the slow ones. */
 export class Election {
-  readonly refusals: Refused[] = []
+  refusals: readonly Refused[] = NONE
   /** The highest number seen on any node. */
   highestFence = 0
   readonly #plan: ElectionPlan
   readonly #quorum: number
-  readonly #failures = new Map<number, NodeFailure>()
+  #failures: Map<number, NodeFailure> | undefined
   /** The nodes that are ours, as long as all have granted the same number: then there is nothing to decide but how many. */
   readonly #alike: number[] = []
   #fence = 0
@@ -37,34 +39,33 @@ export class Election {
   #deadline: Deadline | undefined
   #decided = false
   #underWay = 0
-  /** The nodes still to be asked one by one; empty when all are asked at once. */
-  readonly #inOrder: number[]
+  /** The nodes still to be asked one by one; undefined when all are asked at once. */
+  readonly #inOrder: number[] | undefined
   /** The node that is asked alone. */
   #alone: number | undefined
   /** The number to confirm, how often it has changed, and which nodes were asked for it. */
   #confirming = 0
   #rounds = 0
-  #asked = new Set<number>()
+  #asked: Set<number> | undefined
 
   constructor(plan: ElectionPlan) {
     this.#plan = plan
     this.#quorum = quorumOf(plan.nodes.length)
-    const suspects = (index: number): number => Number(plan.nodes[index]!.suspect)
-    this.#inOrder = plan.inOrder ? [...plan.nodes.keys()].sort((a, b) => suspects(a) - suspects(b)) : []
+    this.#inOrder = plan.inOrder ? suspectsLast(plan.nodes) : undefined
   }
 
   /** The token if it was won. */
   run(): Promise<number | undefined> {
     return new Promise((resolve) => {
       this.#resolve = resolve
-      if (this.#inOrder.length > 0) return this.#askNext()
+      if (this.#inOrder !== undefined) return this.#askNext()
       this.#startDeadline()
       for (let index = 0; index < this.#plan.nodes.length; index++) this.#ask(index)
     })
   }
 
   get failures(): NodeFailure[] {
-    return [...this.#failures.values()]
+    return [...(this.#failures?.values() ?? [])]
   }
 
   /** Nodes that are ours. */
@@ -76,7 +77,7 @@ export class Election {
   unknown(): number[] {
     return this.#nodes((index, state) => {
       if (state === 'silent') return true
-      const failure = this.#failures.get(index)
+      const failure = this.#failures?.get(index)
       return failure !== undefined && !(failure.cause instanceof NotSentError)
     })
   }
@@ -88,7 +89,7 @@ export class Election {
 
   #askNext(): void {
     this.#startDeadline()
-    this.#alone = this.#inOrder.shift()!
+    this.#alone = this.#inOrder!.shift()!
     this.#ask(this.#alone)
   }
 
@@ -117,7 +118,7 @@ export class Election {
   #answered(index: number, answer: NodeAnswer | Refused): void {
     this.#plan.nodes[index]!.suspect = false
     if ('fence' in answer && answer.fence > this.highestFence) this.highestFence = answer.fence
-    if (this.#decided || this.#failures.has(index)) {
+    if (this.#decided || this.#failures?.has(index) === true) {
       if (answer.kind !== 'refused' && answer.kind !== 'out') this.#plan.late(index)
       return
     }
@@ -127,14 +128,14 @@ export class Election {
       this.#alike.push(index)
       return this.#proceed('granted')
     }
-    if (answer.kind === 'refused') this.refusals.push(answer)
+    if (answer.kind === 'refused') this.refusals = [...this.refusals, answer]
     this.#count(index, answer.kind === 'refused' ? { kind: 'out' } : answer)
     this.#proceed(answer.kind)
   }
 
   #failed(index: number, cause: Error): void {
     this.#plan.nodes[index]!.suspect = true
-    if (this.#decided || this.#failures.has(index)) {
+    if (this.#decided || this.#failures?.has(index) === true) {
       this.#plan.late(index)
       return
     }
@@ -143,6 +144,7 @@ export class Election {
   }
 
   #fail(index: number, cause: Error): void {
+    this.#failures ??= new Map()
     this.#failures.set(index, { node: this.#plan.nodes[index]!.label, cause })
     this.#count(index, { kind: 'out' })
   }
@@ -163,15 +165,15 @@ export class Election {
     if (this.#alone !== undefined) {
       this.#alone = undefined
       if (kind === 'refused') return this.#decide(undefined)
-      if (kind === 'failed' && this.#inOrder.length > 0) return this.#askNext()
+      if (kind === 'failed' && this.#inOrder!.length > 0) return this.#askNext()
       this.#startDeadline()
-      for (const index of this.#inOrder.splice(0)) this.#ask(index)
+      for (const index of this.#inOrder!.splice(0)) this.#ask(index)
     }
     if (this.#ballots === undefined) {
       if (this.#alike.length >= this.#quorum) this.#decide(this.#fence)
       return
     }
-    const decision = decide(this.#ballots)
+    const decision = decide(this.#ballots, this.#confirming)
     switch (decision.kind) {
       case 'won':
         return this.#decide(decision.token)
@@ -186,13 +188,13 @@ export class Election {
   #confirm(token: number, nodes: readonly number[]): void {
     if (token !== this.#confirming) {
       this.#confirming = token
-      this.#asked.clear()
+      this.#asked = new Set()
       if (this.#rounds++ >= CONFIRM_ROUNDS) return this.#decide(undefined)
       this.#startDeadline()
     }
     for (const index of nodes) {
-      if (this.#asked.has(index)) continue
-      this.#asked.add(index)
+      if (this.#asked?.has(index) === true) continue
+      this.#asked?.add(index)
       this.#send(index, this.#plan.confirm(this.#plan.nodes[index]!, token))
     }
   }
@@ -221,7 +223,12 @@ export class Election {
       this.#plan.nodes[index]!.suspect = true
       this.#fail(index, cause)
     }
-    const decision = decide(this.#ballotsNow())
+    const decision = decide(this.#ballotsNow(), this.#confirming)
     this.#decide(decision.kind === 'won' ? decision.token : undefined)
   }
+}
+
+function suspectsLast(nodes: readonly RedisNode[]): number[] {
+  const suspect = (index: number): number => Number(nodes[index]!.suspect)
+  return [...nodes.keys()].sort((a, b) => suspect(a) - suspect(b))
 }

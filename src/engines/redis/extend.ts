@@ -114,6 +114,8 @@ class Tally {
       for (const index of this.#recovered) if (!trail.repairing.has(index)) trail.repaired.delete(index)
       for (const index of this.#saidNo) if (!trail.repairing.has(index)) this.#plan.repair(index, this.lease)
     }
+    // A lease that is lost is not necessarily released.
+    if (this.verdict?.kind === 'lost') this.#plan.trails.end(this.lease.owner)
     this.#plan.trails.done(this.lease.owner, trail)
   }
 }

@@ -42,6 +42,7 @@ export interface RedlockOptions extends CommonOptions {
 
 /** Leases on one Redis or Valkey: a server, a Sentinel group or a Cluster. */
 export function redis(client: unknown, options: RedisOptions = {}): Engine {
+  objectOrThrow(options)
   const { replicas = 0, within = 50 } = options
   if (!Number.isInteger(replicas) || replicas < 0) {
     throw new RangeError(`replicas: expected a whole number from 0 on, got ${shown(replicas)}`)
@@ -64,6 +65,7 @@ export function redlock(clients: readonly unknown[], options: RedlockOptions = {
       `clients: expected at least 3 independent Redis masters, got ${clients.length}; for one server use redis(client)`,
     )
   }
+  objectOrThrow(options)
   const { restart = 'auto', maxTtl = 60_000 } = options
   if (!['auto', 'strict', 'trust'].includes(restart)) {
     throw new TypeError(`restart: expected 'auto', 'strict' or 'trust', got ${shown(restart)}`)
@@ -148,12 +150,26 @@ function engine(
   )
 }
 
+function objectOrThrow(options: unknown): void {
+  if (typeof options === 'object' && options !== null) return
+  throw new TypeError(`options: expected an object, got ${shown(options)}`)
+}
+
 function usable(value: unknown, option: string): RedisClient {
-  const client = recognise(value)
+  const client = named(option, () => recognise(value))
   const why = client.unusable()
   if (why !== undefined)
     throw new TypeError(`${option}: expected a client that can be used, but ${client.label} is ${why}`)
   return client
+}
+
+/** Says which of the clients an error is about. */
+function named<T>(option: string, make: () => T): T {
+  try {
+    return make()
+  } catch (error) {
+    throw error instanceof TypeError ? new TypeError(`${option}: ${error.message}`) : error
+  }
 }
 
 const TOKEN = 'a counter a resource on every node, raised with the grant in one step and proposed from the clock'

@@ -40,6 +40,9 @@ export class NotSentError extends Error {
  */
 const MOST_UNANSWERED = 1000
 
+/** Names of keys kept at hand: a lease needs them at least twice. */
+const MOST_KEYS = 1000
+
 /** One Redis master: the protocol's steps on it, and their answers in words. */
 export class RedisNode {
   readonly client: RedisClient
@@ -49,6 +52,7 @@ export class RedisNode {
   readonly admission: Admission
   readonly #options: NodeOptions
   readonly #acquire: Script
+  readonly #keys = new Map<string, KeySet>()
   #unanswered = 0
   #whenIdle: (() => void) | undefined
 
@@ -124,7 +128,14 @@ export class RedisNode {
   }
 
   keys(resources: readonly string[]): KeySet {
-    return keySet(this.#options.prefix, resources)
+    if (resources.length > 1) return keySet(this.#options.prefix, resources)
+    let keys = this.#keys.get(resources[0]!)
+    if (keys === undefined) {
+      keys = keySet(this.#options.prefix, resources)
+      if (this.#keys.size >= MOST_KEYS) this.#keys.clear()
+      this.#keys.set(resources[0]!, keys)
+    }
+    return keys
   }
 
   /** The counter outlives any lease it was raised for. */
@@ -163,7 +174,7 @@ export class RedisNode {
     read: (reply: R, script: Script) => T,
   ): Promise<T> {
     if (this.#unanswered >= 2 * MOST_UNANSWERED) return Promise.reject(new NotSentError(this.#unanswered))
-    const command = ['EVALSHA', script.sha, String(keys.length), ...keys, ...args]
+    const command = ['EVALSHA', script.sha, String(keys.length)].concat(keys, args)
     this.#unanswered++
     return send(command).then(
       (reply) => {
@@ -216,10 +227,6 @@ export interface KeySet {
 }
 
 function keySet(prefix: string, resources: readonly string[]): KeySet {
-  if (resources.length === 1) {
-    const { lock, fence, freed } = resourceKeys(prefix, resources[0]!)
-    return { pairs: [lock, fence], channels: [freed] }
-  }
   const all: ResourceKeys[] = resources.map((resource) => resourceKeys(prefix, resource))
   return { pairs: all.flatMap(({ lock, fence }) => [lock, fence]), channels: all.map(({ freed }) => freed) }
 }

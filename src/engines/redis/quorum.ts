@@ -56,6 +56,7 @@ export class QuorumEngine implements Engine {
   readonly #wakeups: Wakeups
   /** The highest number seen on any node, for the next proposal. */
   #highestFence = 0
+  #waivedMs = -Infinity
 
   constructor(nodes: readonly RedisNode[], options: QuorumOptions) {
     this.name = options.name
@@ -77,6 +78,7 @@ export class QuorumEngine implements Engine {
       this.#elect(keys, owner, ttlMs, request.afterSplit, (node) => node.acquire(keys, owner, ttlMs, proposal))
     let { token, election } = await stand()
     if (token === undefined && (await this.#waiveSittingOut(election))) ({ token, election } = await stand())
+    else if (token !== undefined && election.failures.length > 0) this.#waiveLater(election)
     return token === undefined ? this.#refusal(election, request) : { kind: 'granted', token: BigInt(token) }
   }
 
@@ -250,6 +252,15 @@ export class QuorumEngine implements Engine {
     return (await Promise.all(waived.map((node) => node.catch(() => false)))).includes(true)
   }
 
+  /** The others are enough for now; a node that need not sit out is let in for the next time, if it is not the time yet. */
+  #waiveLater(election: Election): void {
+    const now = this.#clock.monotonicMs()
+    if (now - this.#waivedMs < WAIVE_EVERY_MS) return
+    this.#waivedMs = now
+    // Never rejects: whatever fails there is a node that is not let in.
+    void this.#waiveSittingOut(election)
+  }
+
   #refusal(election: Election, request: LeaseRequest): Refusal {
     const size = this.#nodes.length
     const { failures, refusals } = election
@@ -312,6 +323,9 @@ export class QuorumEngine implements Engine {
     })
   }
 }
+
+/** How often nodes that sit out are looked at while they are not needed. */
+const WAIVE_EVERY_MS = 5000
 
 /** For commands that belong to no lease: the time a node has, as if it were one of 10 s. */
 const NO_TTL_MS = 10_000

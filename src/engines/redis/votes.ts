@@ -56,7 +56,8 @@ function counted(ballot: Ballot, answer: NodeAnswer): Ballot {
   }
 }
 
-export function decide(ballots: Ballots): Decision {
+/** `atLeast` is the number that nodes were last asked to confirm: it never falls, or rounds of asking would chase it. */
+export function decide(ballots: Ballots, atLeast = 0): Decision {
   const quorum = quorumOf(ballots.length)
   const token = voted(ballots, quorum)
   if (token !== undefined) return { kind: 'won', token }
@@ -65,7 +66,7 @@ export function decide(ballots: Ballots): Decision {
   if (ours.length + silent < quorum) return { kind: 'lost' }
   if (ours.length < quorum) return { kind: 'open' }
   // The lowest number that a quorum can still accept.
-  const lowest = ours.map(({ fence }) => fence).sort((a, b) => a - b)[quorum - 1]!
+  const lowest = Math.max(atLeast, ours.map(({ fence }) => fence).sort((a, b) => a - b)[quorum - 1]!)
   const nodes = [...ballots.keys()].filter((index) => {
     const { state, fence, votes } = ballots[index]!
     return state === 'silent' || (state === 'ours' && fence <= lowest && !votes.includes(lowest))

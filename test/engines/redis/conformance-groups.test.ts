@@ -20,7 +20,7 @@ const setups: Setup[] = [
   ...['ioredis', 'iovalkey', 'node-redis'].map(withSentinels),
 ]
 
-for (const setup of setups) testConformance(setup)
+testConformance(setups)
 
 function onCluster(kind: string): Setup {
   const connect: Setup['connect'] = () => [CLUSTER[kind]!(cluster.nodes)]

@@ -13,8 +13,8 @@ export interface Setup {
   connect(): readonly Promise<Connected>[]
 }
 
-export function testConformance(setup: Setup): void {
-  describe(setup.name, () => {
+export function testConformance(setups: readonly Setup[]): void {
+  describe.each(setups.map((setup) => [setup.name, setup] as const))('%s', (_name, setup) => {
     // Two, as two processes would have them: what one connection would keep in order races on two.
     const processes: Connected[][] = []
     let asked = 0

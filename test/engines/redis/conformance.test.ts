@@ -26,7 +26,7 @@ const setups: Setup[] = [
   quorum('redlock, a client of each kind', EACH_KIND),
 ]
 
-for (const setup of setups) testConformance(setup)
+testConformance(setups)
 
 function oneServer(kind: string): Setup {
   return single(`redis, ${kind}`, kind, () => nodes.nodes[0]!)

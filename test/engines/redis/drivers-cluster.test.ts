@@ -144,6 +144,31 @@ describe.each(Object.entries(CLUSTER))('%s', (name, connect) => {
   })
 })
 
+test('a node that crashes and comes back is told as a gap to every kind of client', async () => {
+  const channel = 'channel'
+  const kinds = await Promise.all(
+    Object.values(CLUSTER).map(async (connect) => {
+      const { client, close } = await connect(cluster.nodes.map(addressOf))
+      const seen = { heard: 0, gaps: 0 }
+      const subscriber = client.subscriber()
+      subscriber?.onGap(() => seen.gaps++)
+      await subscriber?.subscribe(channel, () => seen.heard++)
+      return { close, subscriber, seen }
+    }),
+  )
+  const owner = await ownerOf(channel)
+  await owner.kill()
+  await owner.restart()
+  await until(() => kinds.every(({ seen }) => seen.gaps > 0), { what: 'all were told of the gap', withinMs: 20_000 })
+  await owner.cli('SPUBLISH', channel, 'x')
+  await until(() => kinds.every(({ seen }) => seen.heard > 0), { what: 'all heard the node' })
+  expect(kinds.map(({ seen }) => seen.heard)).toEqual(kinds.map(() => 1))
+  for (const { close, subscriber } of kinds) {
+    await subscriber?.close()
+    await close()
+  }
+})
+
 async function ownerOf(key: string): Promise<RedisServer> {
   for (const node of cluster.nodes) {
     const answer = await node.cli('EXISTS', key).catch((error: unknown) => String(error))

@@ -61,7 +61,7 @@ describe('a node that restarted empty', () => {
   test.each([
     { restart: 'auto', holders: 1 },
     { restart: 'trust', holders: 2 },
-  ] as const)("makes for $holders holder(s) with restart: '$restart'", async ({ restart, holders }) => {
+  ] as const)('makes for $holders holder(s) with restart: $restart', async ({ restart, holders }) => {
     await using quorum = await startQuorum()
     const ports = quorum.nodes.map(({ port }) => port)
     // The holder does not reach the last two nodes, so its quorum is exactly the first three.

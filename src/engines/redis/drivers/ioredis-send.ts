@@ -57,9 +57,47 @@ export function sender(client: IoredisClient | IoredisCluster): Send {
   if (property(client.options, 'enableAutoPipelining') === true && (numbers || 'isCluster' in client)) {
     return async (command) => (await pipelined(client, [command]))[0]
   }
-  return numbers
-    ? async ([name = '', ...args]) => fromBuffers(await client.callBuffer(name, ...args))
-    : async ([name = '', ...args]) => plain(await client.call(name, ...args))
+  if (numbers) return async ([name = '', ...args]) => fromBuffers(await client.callBuffer(name, ...args))
+  const gather = gatherer(client)
+  return (command) => {
+    gather()
+    return client.call(...(command as [string])).then(plain)
+  }
+}
+
+/**
+ * ioredis writes every command to the socket by itself, and a write costs more than all the rest of a command. So from
+ * the second command of one turn of the event loop on, they are held back until its end and go out in one write.
+ */
+function gatherer(client: IoredisClient | IoredisCluster): () => void {
+  let turn: 'new' | 'written' | 'held' = 'new'
+  let held: Corkable | undefined
+  const end = (): void => {
+    turn = 'new'
+    held?.uncork()
+    held = undefined
+  }
+  return () => {
+    if (turn === 'new') {
+      turn = 'written'
+      process.nextTick(end)
+    } else if (turn === 'written') {
+      turn = 'held'
+      const stream = 'stream' in client ? client.stream : undefined
+      if (isCorkable(stream)) held = stream
+      held?.cork()
+    }
+  }
+}
+
+/** A Node.js socket, of which this is all that is used. */
+interface Corkable {
+  cork(): void
+  uncork(): void
+}
+
+function isCorkable(stream: unknown): stream is Corkable {
+  return typeof property(stream, 'cork') === 'function' && typeof property(stream, 'uncork') === 'function'
 }
 
 /** Written to the socket in one piece, so that nothing of others comes between. */

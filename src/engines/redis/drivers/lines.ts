@@ -74,7 +74,7 @@ export class ResilientSubscriber<Source> implements Subscriber {
     const line = this.#subscriptions.get(channel)?.line
     this.#subscriptions.delete(channel)
     // When it fails the line is lost, and with it the subscription.
-    if (line !== undefined) await this.#answered(line, line.unsubscribe(channel)).catch(() => undefined)
+    if (line !== undefined) await this.#answered(line.unsubscribe(channel), line).catch(() => undefined)
   }
 
   onGap(callback: () => void): void {
@@ -94,9 +94,9 @@ export class ResilientSubscriber<Source> implements Subscriber {
   async #attach(channel: string, subscription: Subscription): Promise<void> {
     for (let stale = false; ; stale = true) {
       try {
-        const line = this.#line(await this.#lines.place(channel, stale))
-        await this.#answered(line, line.ready)
-        await this.#answered(line, line.subscribe(channel))
+        const line = this.#line(await this.#answered(this.#lines.place(channel, stale)))
+        await this.#answered(line.ready, line)
+        await this.#answered(line.subscribe(channel), line)
         if (![...this.#open.values()].includes(line)) throw new Error('the connection for subscriptions was lost')
         subscription.line = line
         // Given up meanwhile. (Not so when somebody subscribes anew: this would end their subscription.)
@@ -123,15 +123,15 @@ export class ResilientSubscriber<Source> implements Subscriber {
   }
 
   /** A line that leaves us without an answer is given up, with everything else that it carries. */
-  #answered(line: Line, answer: Promise<unknown>): Promise<void> {
+  #answered<T>(answer: Promise<T>, line?: Line): Promise<T> {
     return new Promise((resolve, reject) => {
       const late = (): void => {
         reject(new Error(`a subscription was not answered within ${ANSWER_MS} ms`))
-        this.#down(line)
+        if (line !== undefined) this.#down(line)
       }
       const timer = systemClock.timer(late, ANSWER_MS, true)
       const settled = answer.finally(() => timer.cancel())
-      settled.then(() => resolve(), reject)
+      settled.then(resolve, reject)
     })
   }
 

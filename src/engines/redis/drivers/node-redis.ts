@@ -169,7 +169,7 @@ function refusedOption(client: AnyNodeRedis): string | undefined {
 }
 
 /** Of a client's options, or of a root node's. A URL may hold a password, so only its host and port are taken. */
-export function serverLabel(options: unknown): string {
+function serverLabel(options: unknown): string {
   const socket = property(options, 'socket')
   const url = text(options, 'url') ?? ''
   const from = URL.canParse(url) ? new URL(url) : undefined

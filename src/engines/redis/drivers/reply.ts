@@ -1,8 +1,6 @@
-/** What every driver's reply is turned into, whatever RESP version, type mapping or decoder the user's client has. */
-export type PlainReply = string | number | null | readonly PlainReply[]
-
 /**
- * Buffers become strings; RESP3's maps become the flat lists that RESP2 sends, booleans become 1 and 0. A reply that is
+ * What every driver's reply is turned into, whatever RESP version, type mapping or decoder the user's client has. Buffers
+ * become strings; RESP3's maps become the flat lists that RESP2 sends, booleans become 1 and 0. A reply that is
  * plain already, as nearly every one is, is handed on as it is.
  */
 export function plain(reply: unknown): unknown {

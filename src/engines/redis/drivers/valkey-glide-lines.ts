@@ -65,7 +65,8 @@ class GlideLine implements Line {
     this.#events = events
     this.#copy = make((message) => {
       const channel = plain(property(message, 'channel'))
-      if (typeof channel === 'string') events.message(channel)
+      // Closed, GLIDE stays connected for some seconds, and would tell twice what the next line tells.
+      if (typeof channel === 'string' && !this.#closed) events.message(channel)
     })
     this.ready = this.#watch()
   }

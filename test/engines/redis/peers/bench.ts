@@ -92,7 +92,7 @@ export function locksOn(engine: Engine, options: LocksOptions = {}): Watched {
 
 /** The nodes of a new deployment ask each other once; tests with faults do that before the fault. */
 export async function settle({ locks }: Watched): Promise<void> {
-  await locks.using('settle', (lease) => lease.extend())
+  await locks.using('settle', { ttl: '30s' }, (lease) => lease.extend())
 }
 
 /** The lock key's value, '' where there is none. */
@@ -114,10 +114,12 @@ export async function gone(nodes: readonly RedisServer[], resource: string): Pro
   )
 }
 
-/** How often the server was asked to run a script, by hash or by text, since it started or was told to forget. */
+/** How often the server was asked to run a script, by hash or by text, since it was told to forget; refused or not. */
 export async function scriptCalls(node: RedisServer): Promise<number> {
   const stats = await node.cli('INFO', 'commandstats')
-  return [...stats.matchAll(/^cmdstat_eval(?:sha)?:calls=(\d+)/gm)].reduce((sum, [, calls]) => sum + Number(calls), 0)
+  const lines = stats.split('\n').filter((line) => /^cmdstat_eval(sha)?:/.test(line))
+  const counts = lines.flatMap((line) => [...line.matchAll(/\b(?:calls|rejected_calls)=(\d+)/g)])
+  return counts.reduce((sum, [, count]) => sum + Number(count), 0)
 }
 
 export async function aborted(signal: AbortSignal): Promise<unknown> {

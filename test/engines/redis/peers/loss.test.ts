@@ -8,7 +8,7 @@ import { aborted, gateTo, gone, ioredis, locksOn, ownerOn, server, servers, sett
 test('bug 3: a lock whose validity is over when the answer comes is not handed out', async () => {
   const node = await server()
   const gate = await gateTo(node)
-  const us = locksOn(redis(ioredis(gate), { nodeTimeout: '30s' }), { ttl: 300 })
+  const us = locksOn(redis(ioredis(gate), { nodeTimeout: '30s' }), { ttl: 600 })
   await settle(us)
 
   gate.holdReplies('order')

@@ -63,7 +63,7 @@ test('bug 2: a retry does not meet the key of its own earlier attempt', async ()
 test('bug 8: no option lowers the quorum below the majority', async () => {
   const three = await servers(3)
   const options = { quorum: 1, minQuorum: 1, minimumQuorum: 1, quorumSize: 1, votes: 1, prefix: '' }
-  const us = locksOn(redlock(three.map(ioredis), { ...options, nodeTimeout: 200 }))
+  const us = locksOn(redlock(three.map(ioredis), { ...options, nodeTimeout: 500 }))
   await settle(us)
   await seize(three.slice(0, 2), 'order')
   expect(await us.locks.tryAcquire('order')).toBeNull()

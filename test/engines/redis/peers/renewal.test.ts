@@ -21,27 +21,26 @@ import {
 test('bug 5: a short lease is renewed three times a ttl, not in a loop', async () => {
   const node = await server()
   const ttlMs = 600
-  const us = locksOn(redis(ioredis(node)), { ttl: ttlMs })
+  const us = locksOn(redis(ioredis(node), { nodeTimeout: '5s' }), { ttl: ttlMs })
   await settle(us)
   const from = us.count('renewed')
-  const began = performance.now()
-  await us.locks.acquire('order')
   await node.cli('CONFIG', 'RESETSTAT')
+  const began = performance.now()
+  const healthy = await us.locks.acquire('order')
   await until(() => us.count('renewed') >= from + 5, { what: 'five renewals' })
   const calls = await scriptCalls(node)
-  expect(calls).toBeGreaterThanOrEqual(5)
-  expect(calls).toBeLessThanOrEqual((performance.now() - began) / (ttlMs / 3))
+  // And the acquisition itself.
+  expect(calls).toBeLessThanOrEqual((performance.now() - began) / (ttlMs / 3) + 1)
+  await healthy.release()
 
-  // Renewals that fail at once: a key of another type.
+  // Renewals that fail at once.
   const lease = await us.locks.acquire('stock')
-  await node.cli('DEL', 'stock', 'order')
-  await node.cli('RPUSH', 'stock', 'x')
-  const failing = performance.now()
   await node.cli('CONFIG', 'RESETSTAT')
+  await node.cli('ACL', 'SETUSER', 'default', '-@scripting')
   expect(await aborted(lease.signal)).toMatchObject({ reason: 'unreachable' })
   expect(us.count('doubtful')).toBeGreaterThan(0)
-  // Six times a ttl at most, and one more of the other lease.
-  expect(await scriptCalls(node)).toBeLessThanOrEqual((performance.now() - failing) / (ttlMs / 6) + 2)
+  // Tries come closer together towards the end of the lease, but not in a loop, which would make a hundred.
+  expect(await scriptCalls(node)).toBeLessThanOrEqual(20)
 })
 
 test('bug 13: after a renewal that failed the lease is renewed again, and the doubt is told', async () => {
@@ -66,15 +65,28 @@ test('bug 13: after a renewal that failed the lease is renewed again, and the do
   expect(await ownerOn(node, 'order')).toBe(lease.owner)
 })
 
+test('bug 13: a lease whose key was spoilt does not stop the renewal of the others', async () => {
+  const node = await server()
+  const us = locksOn(redis(ioredis(node), { nodeTimeout: '5s' }), { ttl: 1500 })
+  const names = ['order', 'stock', 'card']
+  const leases = await Promise.all(names.map((name) => us.locks.acquire(name)))
+  // Renewed in one command, and one of the keys is no lock any more.
+  await node.cli('EVAL', "redis.call('del', KEYS[1]) redis.call('rpush', KEYS[1], 'x')", '1', 'stock')
+  const witness = await us.locks.acquire('witness', { renew: false })
+  await aborted(witness.signal)
+  expect(leases.map(({ held }) => held)).toEqual([true, false, true])
+  expect(us.events.filter(({ type }) => type === 'lost')).toMatchObject([{ resources: ['stock'] }, {}])
+})
+
 test('bug 19: extend() prolongs the lease that it is called on, and its signal', async () => {
   const node = await server()
-  const us = locksOn(redis(ioredis(node)), { ttl: 500, renew: false })
+  const us = locksOn(redis(ioredis(node)), { ttl: 1000, renew: false })
   const lease = await us.locks.acquire('order')
   const { signal, owner, token } = lease
   const outcome: unknown = await lease.extend('30s')
   const witness = await us.locks.acquire('witness')
   expect(outcome).toBeUndefined()
-  expect(lease.remaining()).toBeGreaterThan(500)
+  expect(lease.remaining()).toBeGreaterThan(1000)
 
   // By then the time is up that the lease had at first.
   await aborted(witness.signal)

@@ -65,7 +65,7 @@ test('bug 10: tokens grow over the loss of every counter', async () => {
 
 test('bug 15: every acquisition has an owner of its own, also from the same locks', async () => {
   const node = await server()
-  const us = locksOn(redis(ioredis(node)), { label: 'same' })
+  const us = locksOn(redis(ioredis(node), { nodeTimeout: '5s' }), { label: 'same' })
   const expired = await us.locks.acquire('order', { ttl: 200, renew: false })
   const other = await us.locks.acquire('stock')
   await aborted(expired.signal)

@@ -1,4 +1,4 @@
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { Deadlines } from '../../../../src/deadlines.ts'
 import { Election, type ElectionPlan } from '../../../../src/engines/redis/election.ts'
@@ -136,12 +136,14 @@ describe('an election over any nodes', () => {
       confirmMs: fc.nat(50),
     })
     const other = plan.map((plan): Plan => ({ ...plan, confirmMs: plan.confirmMs % 50 }))
-    const some = fc.integer({ min: 1, max: 7 }).chain((size) =>
-      fc.tuple(
-        fc.array(quick, { minLength: quorumOf(size), maxLength: quorumOf(size) }),
-        fc.array(other, { minLength: size - quorumOf(size), maxLength: size - quorumOf(size) }),
-      ),
-    )
+    const some = fc
+      .integer({ min: 1, max: 7 })
+      .chain((size) =>
+        fc.tuple(
+          fc.array(quick, { minLength: quorumOf(size), maxLength: quorumOf(size) }),
+          fc.array(other, { minLength: size - quorumOf(size), maxLength: size - quorumOf(size) }),
+        ),
+      )
     await fc.assert(
       fc.asyncProperty(some, async ([quick, others]) => {
         const { clock, outcome } = electing([...quick, ...others])
@@ -219,6 +221,14 @@ describe('an election', () => {
     await clock.advance(50)
     expect(outcome.value).toMatchObject({ token: 5 })
     expect(seen.confirms).toContainEqual([0, 5])
+  })
+
+  test('does not ask for a lower number once it has asked for one: those who said yes could only say "higher"', async () => {
+    const unsent: Plan = { ...silent, say: 'not sent' }
+    const first = [granted(1, 35, 1), granted(2, 0, 12), granted(1, 0, 12), granted(1, 26, 0)]
+    const { clock, outcome } = electing([...first, granted(4, 25, 0), unsent, granted(2, 0, 12)])
+    await clock.advance(ALL_MS)
+    expect(outcome.value!.token).toBeDefined()
   })
 
   test('gives up when the numbers keep rising: every time, a rival has just been granted', async () => {

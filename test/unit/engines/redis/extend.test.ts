@@ -1,4 +1,4 @@
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { Deadlines } from '../../../../src/deadlines.ts'
 import type { LeaseRef } from '../../../../src/engine.ts'
@@ -62,10 +62,15 @@ describe('extending on a quorum', () => {
       fc.asyncProperty(fc.array(reply, { minLength: 1, maxLength: 7 }), async (replies) => {
         const quorum = quorumOf(replies.length)
         const times = (say: Say): number[] =>
-          replies.filter((reply) => reply.say === say).map(({ delayMs }) => delayMs).sort((a, b) => a - b)
+          replies
+            .filter((reply) => reply.say === say)
+            .map(({ delayMs }) => delayMs)
+            .sort((a, b) => a - b)
         const heldAt = times('yes')[quorum - 1] ?? Infinity
         const lostAt = times('no')[replies.length - quorum] ?? Infinity
-        const allAt = replies.some(({ say }) => say === 'never') ? 100 : Math.max(...replies.map(({ delayMs }) => delayMs))
+        const allAt = replies.some(({ say }) => say === 'never')
+          ? 100
+          : Math.max(...replies.map(({ delayMs }) => delayMs))
         const certainAt = Math.min(heldAt, lostAt, allAt)
         const { clock, answer } = extending(replies)
         await clock.advance(certainAt - 0.5)
@@ -109,7 +114,10 @@ describe('extending on a quorum', () => {
   test('does not count a repaired node as proof: a rival may have come and gone there', async () => {
     const trails = new Trails()
     trails.begin('o').repaired.add(0)
-    const { clock, answer } = extending(['yes', 'yes', 'no'].map((say) => ({ say: say as Say, delayMs: 1 })), trails)
+    const { clock, answer } = extending(
+      ['yes', 'yes', 'no'].map((say) => ({ say: say as Say, delayMs: 1 })),
+      trails,
+    )
     await clock.advance(100)
     expect(answer.value).toMatchObject([{ kind: 'lost' }])
   })
@@ -118,11 +126,17 @@ describe('extending on a quorum', () => {
     const trails = new Trails()
     const trail = trails.begin('o')
     trail.repaired.add(0)
-    const first = extending(['yes', 'yes', 'yes'].map((say) => ({ say: say as Say, delayMs: 1 })), trails)
+    const first = extending(
+      ['yes', 'yes', 'yes'].map((say) => ({ say: say as Say, delayMs: 1 })),
+      trails,
+    )
     await first.clock.advance(100)
     expect(first.answer.value).toMatchObject([{ kind: 'held' }])
     expect(trail.repaired.size).toBe(0)
-    const second = extending(['yes', 'yes', 'no'].map((say) => ({ say: say as Say, delayMs: 1 })), trails)
+    const second = extending(
+      ['yes', 'yes', 'no'].map((say) => ({ say: say as Say, delayMs: 1 })),
+      trails,
+    )
     await second.clock.advance(100)
     expect(second.answer.value).toMatchObject([{ kind: 'held' }])
   })

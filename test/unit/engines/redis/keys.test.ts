@@ -1,10 +1,15 @@
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { slotOf } from '../../../../src/engines/redis/drivers/slot.ts'
 import { assertOneSlot, hashTag, resourceKeys, resourceOfFence } from '../../../../src/engines/redis/keys.ts'
 
 /** Mostly braces and separators, where the rules are; any other character now and then. */
-const text = fc.string({ unit: fc.oneof({ weight: 4, arbitrary: fc.constantFrom('{', '}', ':', '#', 'a', 'b') }, fc.string({ unit: 'grapheme', minLength: 1, maxLength: 1 })) })
+const text = fc.string({
+  unit: fc.oneof(
+    { weight: 4, arbitrary: fc.constantFrom('{', '}', ':', '#', 'a', 'b') },
+    fc.string({ unit: 'grapheme', minLength: 1, maxLength: 1 }),
+  ),
+})
 const resource = text.filter((name) => name !== '')
 
 /** CRC16/XMODEM by its definition, a bit at a time. */
@@ -40,9 +45,12 @@ describe('the hash slot of a key', () => {
 
   test('of any key without a tag is its CRC16 modulo 16384', () => {
     fc.assert(
-      fc.property(fc.string({ unit: 'grapheme' }).filter((key) => !key.includes('{')), (key) => {
-        expect(slotOf(key)).toBe(crc16(Buffer.from(key)) % 16_384)
-      }),
+      fc.property(
+        fc.string({ unit: 'grapheme' }).filter((key) => !key.includes('{')),
+        (key) => {
+          expect(slotOf(key)).toBe(crc16(Buffer.from(key)) % 16_384)
+        },
+      ),
     )
   })
 
@@ -56,10 +64,13 @@ describe('the hash slot of a key', () => {
     ['{}a', undefined],
     ['{}{a}', undefined],
     ['', undefined],
-  ])('of %s hashes the tag %s: what stands between the first brace and the next closing one, unless empty', (key, tag) => {
-    expect(hashTag(key)).toBe(tag)
-    expect(slotOf(key)).toBe(crc16(Buffer.from(tag ?? key)) % 16_384)
-  })
+  ])(
+    'of %s hashes the tag %s: what stands between the first brace and the next closing one, unless empty',
+    (key, tag) => {
+      expect(hashTag(key)).toBe(tag)
+      expect(slotOf(key)).toBe(crc16(Buffer.from(tag ?? key)) % 16_384)
+    },
+  )
 })
 
 describe('the keys of a resource', () => {
@@ -119,36 +130,35 @@ describe('the keys of a resource', () => {
 })
 
 describe('several resources on a Cluster', () => {
-  const pairs = (resources: readonly string[]): string[] =>
-    resources.flatMap((resource) => {
-      const { lock, fence } = resourceKeys('', resource)
-      return [lock, fence]
-    })
-
   test('that share a slot are accepted', () => {
     const resources = ['{order:42}:a', '{order:42}:b']
     expect(() => assertOneSlot(pairs(resources), resources)).not.toThrow()
   })
 
-  test.each([
-    [['order:42', 'order:43']],
-    [['a', 'b', 'c']],
-    [['{a}x', 'b}']],
-    [['{{', '}}']],
-  ])('%j that do not are told of a hash tag that would do it', (resources) => {
-    const message = messageOf(() => assertOneSlot(pairs(resources), resources))
-    expect(message).toMatch(/^resource: on a Redis Cluster several resources must share a hash slot/)
-    const advised = [...message.split('e.g. ')[1]!.matchAll(/'([^']*)'/g)].map(([, name]) => name!)
-    expect(advised).toHaveLength(resources.length)
-    expect(() => assertOneSlot(pairs(advised), advised)).not.toThrow()
-  })
+  test.each([[['order:42', 'order:43']], [['a', 'b', 'c']], [['{a}x', 'b}']], [['{{', '}}']]])(
+    '%j that do not are told of a hash tag that would do it',
+    (resources) => {
+      const message = messageOf(() => assertOneSlot(pairs(resources), resources))
+      expect(message).toMatch(/^resource: on a Redis Cluster several resources must share a hash slot/)
+      const advised = [...message.split('e.g. ')[1]!.matchAll(/'([^']*)'/g)].map(([, name]) => name!)
+      expect(advised).toHaveLength(resources.length)
+      expect(() => assertOneSlot(pairs(advised), advised)).not.toThrow()
+    },
+  )
 })
 
 function messageOf(call: () => void): string {
   try {
     call()
   } catch (error) {
-    return String((error as Error).message)
+    return (error as Error).message
   }
   return 'nothing was thrown'
+}
+
+function pairs(resources: readonly string[]): string[] {
+  return resources.flatMap((resource) => {
+    const { lock, fence } = resourceKeys('', resource)
+    return [lock, fence]
+  })
 }

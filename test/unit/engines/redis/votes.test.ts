@@ -1,4 +1,4 @@
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import {
   count,
@@ -123,8 +123,14 @@ describe('a decision', () => {
   test('over all answers does not depend on their order', () => {
     fc.assert(
       fc.property(election, ({ size, answers, order }) => {
-        const inOrder = tally(size, order.map((node) => ({ node, answer: answers[node]! })))
-        const sorted = tally(size, answers.map((answer, node) => ({ node, answer })))
+        const inOrder = tally(
+          size,
+          order.map((node) => ({ node, answer: answers[node]! })),
+        )
+        const sorted = tally(
+          size,
+          answers.map((answer, node) => ({ node, answer })),
+        )
         expect(decide(inOrder)).toEqual(decide(sorted))
       }),
     )
@@ -133,7 +139,14 @@ describe('a decision', () => {
   test('is not open when every node has answered', () => {
     fc.assert(
       fc.property(election, ({ size, answers }) => {
-        expect(decide(tally(size, answers.map((answer, node) => ({ node, answer })))).kind).not.toBe('open')
+        expect(
+          decide(
+            tally(
+              size,
+              answers.map((answer, node) => ({ node, answer })),
+            ),
+          ).kind,
+        ).not.toBe('open')
       }),
     )
   })
@@ -153,7 +166,10 @@ describe('a decision', () => {
   test('asks to confirm the lowest number that a quorum can still accept, of those who can', () => {
     fc.assert(
       fc.property(election, ({ size, answers, order }) => {
-        const ballots = tally(size, order.slice(0, -1).map((node) => ({ node, answer: answers[node]! })))
+        const ballots = tally(
+          size,
+          order.slice(0, -1).map((node) => ({ node, answer: answers[node]! })),
+        )
         const decision = decide(ballots)
         fc.pre(decision.kind === 'confirm')
         const granted = ballots.flatMap(({ state, fence }) => (state === 'ours' ? [fence] : []))
@@ -165,7 +181,10 @@ describe('a decision', () => {
           expect(ballots[node]!.fence).toBeLessThanOrEqual(decision.token)
         }
         // If all of them say yes, it is won.
-        const confirmed = decision.nodes.map((node) => ({ node, answer: { kind: 'confirmed', token: decision.token } as const }))
+        const confirmed = decision.nodes.map((node) => ({
+          node,
+          answer: { kind: 'confirmed', token: decision.token } as const,
+        }))
         const after = confirmed.reduce((ballots, { node, answer }) => count(ballots, node, answer), ballots)
         expect(decide(after)).toEqual({ kind: 'won', token: decision.token })
       }),
@@ -264,7 +283,16 @@ function run(cluster: Cluster, step: ReturnType<typeof stepOf>): void {
     const sent = [...cluster.nodes.keys()].map((node) => ({ node, token: undefined }))
     const ballots = noBallots(cluster.nodes.length)
     const { proposal } = step
-    cluster.clients.push({ owner, proposal, began: cluster.now, ballots, sent, asked: new Set(), won: undefined, done: false })
+    cluster.clients.push({
+      owner,
+      proposal,
+      began: cluster.now,
+      ballots,
+      sent,
+      asked: new Set(),
+      won: undefined,
+      done: false,
+    })
   } else if (step.do === 'expire') {
     cluster.nodes[step.node % cluster.nodes.length]!.owner = 0
   } else {

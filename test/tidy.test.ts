@@ -1,0 +1,259 @@
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { basename, dirname, join, resolve } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { publicApi } from './unit/public-api.ts'
+
+const ROOT = resolve(import.meta.dirname, '..')
+const CODE = /\.(ts|mts|js|mjs)$/
+
+interface Source {
+  /** From the root of the project, with slashes. */
+  readonly path: string
+  readonly text: string
+  /** Without comments. */
+  readonly code: string
+}
+
+function files(...folders: string[]): Source[] {
+  return folders
+    .filter((folder) => existsSync(join(ROOT, folder)))
+    .flatMap((folder) =>
+      readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' }).map((name) => `${folder}/${name}`),
+    )
+    .filter((path) => CODE.test(path))
+    .map((path) => {
+      const text = readFileSync(join(ROOT, path), 'utf8')
+      return { path, text, code: withoutComments(text) }
+    })
+}
+
+function withoutComments(text: string): string {
+  return text.replace(/\/\*[\s\S]*?\*\//g, '').replace(/(^|\s)\/\/.*$/gm, '$1')
+}
+
+/** Every place where a pattern occurs, as `path:line: what`, so that a failure says where to look. */
+function places(sources: readonly Source[], pattern: RegExp, of: 'text' | 'code' = 'code'): string[] {
+  return sources.flatMap((source) =>
+    [...source[of].matchAll(new RegExp(pattern, 'g'))].map((match) => {
+      const line = source.text.slice(0, source.text.indexOf(match[0])).split('\n').length
+      return `${source.path}:${line}: ${match[0].trim()}`
+    }),
+  )
+}
+
+function except(sources: readonly Source[], ...paths: string[]): Source[] {
+  return sources.filter(({ path }) => !paths.includes(path))
+}
+
+const src = files('src')
+const everything = files('src', 'test', 'sim', 'bench', 'examples', 'scripts')
+
+test('there is something to look at', () => {
+  expect(src.length).toBeGreaterThan(20)
+  expect(src.map(({ path }) => path)).toContain('src/clock.ts')
+})
+
+describe('time and chance', () => {
+  test('only src/clock.ts reads a clock or sets a timer', () => {
+    const clock =
+      /\bDate\.now\b|\bperformance\s*\.\s*\w+|\bnew Date\(|\bDate\(\)|\bset(?:Timeout|Interval|Immediate)\b|\bprocess\.(?:hrtime|uptime)\b|\bAbortSignal\.timeout\b|node:(?:timers|perf_hooks)/
+    expect(places(except(src, 'src/clock.ts'), clock)).toEqual([])
+    expect(places(src, clock).length).toBeGreaterThan(2)
+  })
+
+  test('only src/random.ts draws random numbers', () => {
+    const chance = /\bMath\.random\b|\brandom(?:Bytes|UUID|Int|FillSync|Fill)\b|\bgetRandomValues\b/
+    expect(places(except(src, 'src/random.ts'), chance)).toEqual([])
+    expect(places(src, chance).length).toBeGreaterThan(0)
+  })
+})
+
+interface Import {
+  readonly path: string
+  readonly target: string
+}
+
+function imports(sources: readonly Source[]): Import[] {
+  return sources.flatMap(({ path, code }) =>
+    [...code.matchAll(/\bfrom '([^']+)'|\bimport\(\s*'([^']+)'|^import '([^']+)'/gm)].map((match) => {
+      const target = match[1] ?? match[2] ?? match[3]!
+      return { path, target: target.startsWith('.') ? join(dirname(path), target) : target }
+    }),
+  )
+}
+
+function shown({ path, target }: Import): string {
+  return `${path} -> ${target}`
+}
+
+/** The folder or the file of an engine. */
+function home(path: string): string {
+  return path.split('/').slice(0, 3).join('/').replace(/\.ts$/, '')
+}
+
+describe('imports', () => {
+  const all = imports(src)
+
+  test('no source file imports a package: drivers are handed in by the user', () => {
+    // The command connects by URL, so it loads drivers itself, when they are needed.
+    const packages = all.filter(({ path, target }) => !/^(node:|src\/)/.test(target) && !path.startsWith('src/cli/'))
+    expect(packages.map(shown)).toEqual([])
+    expect(all.length).toBeGreaterThan(50)
+  })
+
+  test('an engine imports of the core only the contract and the small tools', () => {
+    const allowed = ['engine', 'clock', 'random', 'duration', 'errors', 'deadlines'].map((name) => `src/${name}.ts`)
+    const outside = all
+      .filter(({ path }) => path.startsWith('src/engines/'))
+      .filter(
+        ({ target }) => target.startsWith('src/') && !target.startsWith('src/engines/') && !allowed.includes(target),
+      )
+    expect(outside.map(shown)).toEqual([])
+  })
+
+  test('an engine imports no other engine', () => {
+    const strangers = all
+      .filter(({ path, target }) => path.startsWith('src/engines/') && target.startsWith('src/engines/'))
+      .filter(({ path, target }) => home(path) !== home(target))
+    expect(strangers.map(shown)).toEqual([])
+  })
+
+  test('the core imports no engine, no guard and no command', () => {
+    const core = all.filter(({ path }) => dirname(path) === 'src')
+    const wrong = core.filter(({ target }) => /^src\/(engines|guards|cli)\//.test(target))
+    expect(wrong.map(shown)).toEqual([])
+    expect(core.length).toBeGreaterThan(20)
+  })
+
+  test('the small tools and the contract import nothing of the core but each other', () => {
+    const tools = ['engine', 'clock', 'random', 'duration', 'errors', 'events', 'queue', 'deadlines'].map(
+      (name) => `src/${name}.ts`,
+    )
+    const wrong = all.filter(
+      ({ path, target }) => tools.includes(path) && target.startsWith('src/') && !tools.includes(target),
+    )
+    expect(wrong.map(shown)).toEqual([])
+  })
+
+  test('the contract is types only', () => {
+    const contract = src.find(({ path }) => path === 'src/engine.ts')!
+    expect(contract.code).not.toMatch(/^(export )?(const|let|function|class|abstract)\b/m)
+    expect(contract.code).not.toMatch(/^import (?!type\b)/m)
+  })
+
+  test('nothing is imported in a circle', () => {
+    const targets = new Map<string, string[]>()
+    for (const { path, code } of src) {
+      const values = [...code.matchAll(/^(?:import|export)(?! type)[^']*from '(\.[^']+)'/gm)]
+      targets.set(
+        path,
+        values.map((match) => join(dirname(path), match[1]!)),
+      )
+    }
+    const circles: string[] = []
+    const visit = (path: string, trail: readonly string[]): void => {
+      if (trail.includes(path)) circles.push([...trail.slice(trail.indexOf(path)), path].join(' -> '))
+      else for (const target of targets.get(path) ?? []) visit(target, [...trail, path])
+    }
+    for (const path of targets.keys()) visit(path, [])
+    expect(circles).toEqual([])
+  })
+})
+
+describe('files', () => {
+  /** A table of cases, as long as there are cases. */
+  const TABLES = ['src/conformance.ts']
+
+  test.each([
+    ['src', 400],
+    ['sim', 400],
+    ['bench', 400],
+    ['scripts', 400],
+    ['test', 600],
+  ])('of %s have at most %d lines', (folder, most) => {
+    const lines = except(files(folder), ...TABLES).map(({ path, text }) => ({
+      path,
+      lines: text.split('\n').length - 1,
+    }))
+    expect(lines.filter(({ lines }) => lines > most)).toEqual([])
+  })
+
+  test('have names in kebab-case that say what is in them', () => {
+    const names = everything.map(({ path }) => path)
+    expect(
+      names.filter((path) => !/^[a-z0-9]+(-[a-z0-9]+)*(\.(test|test-d|config|d))?\.\w+$/.test(basename(path))),
+    ).toEqual([])
+    expect(names.filter((path) => /\b(utils?|helpers?|misc|common)\.\w+$/.test(path))).toEqual([])
+  })
+
+  test('have no enum and no `any`, and leave nothing to be done', () => {
+    expect(places(everything, /^\s*(export )?(const )?enum \w+/m)).toEqual([])
+    const types = everything.map((source) => ({
+      ...source,
+      code: source.code.replace(/'[^'\n]*'|`[^`]*`|"[^"\n]*"/g, ''),
+    }))
+    expect(places(types, /[:<,|&]\s*any\b|\bas any\b/)).toEqual([])
+    expect(places(everything, /\bTO[D]O\b|\bFIX[M]E\b|\bX[X]X\b/, 'text')).toEqual([])
+  })
+
+  test('use named exports and #private', () => {
+    expect(places(src, /^export default\b/m)).toEqual([])
+    expect(places(src, /^\s+(private|protected) \w+/m)).toEqual([])
+  })
+})
+
+describe('tests', () => {
+  test('are all run: none is left alone, skipped or only announced', () => {
+    expect(places(files('test', 'sim'), /\b(?:it|test|describe|suite)\.(?:only|skip|todo|fails)\b/)).toEqual([])
+    expect(places(files('test', 'sim'), /\bx(?:it|describe|test)\(/)).toEqual([])
+  })
+})
+
+describe('documents', () => {
+  const documents = ['README.md', 'CHANGELOG.md', 'CONTRIBUTING.md']
+    .concat(
+      existsSync(join(ROOT, 'docs'))
+        ? readdirSync(join(ROOT, 'docs'), { recursive: true, encoding: 'utf8' }).map((name) => `docs/${name}`)
+        : [],
+    )
+    .filter((path) => path.endsWith('.md') && existsSync(join(ROOT, path)))
+
+  test('link only to files that exist', () => {
+    const broken = documents.flatMap((path) => {
+      const text = readFileSync(join(ROOT, path), 'utf8')
+        .replace(/```[\s\S]*?```/g, '')
+        .replace(/`[^`\n]*`/g, '')
+      return [...text.matchAll(/\]\(([^)\s]+)\)/g)]
+        .map((match) => match[1]!)
+        .filter((target) => !/^(https?:|mailto:|#)/.test(target))
+        .filter((target) => !existsSync(join(ROOT, dirname(path), decodeURI(target.split('#')[0]!))))
+        .map((target) => `${path}: ${target}`)
+    })
+    expect(broken).toEqual([])
+  })
+
+  test('a link to a missing file would be found', () => {
+    expect(existsSync(join(ROOT, 'docs', 'no-such-file.md'))).toBe(false)
+  })
+})
+
+describe('the public API', () => {
+  const FILE = join(ROOT, 'test/public-api.txt')
+  const UPDATE = 'UPDATE_API=1 npx vitest run test/tidy.test.ts'
+
+  test('is what was reviewed', () => {
+    const api = `What users of the package see. A change here is a change for them. Update: ${UPDATE}\n\n${publicApi(ROOT)}`
+    if (process.env['UPDATE_API'] === '1') writeFileSync(FILE, api)
+    const reviewed = existsSync(FILE) ? readFileSync(FILE, 'utf8') : ''
+    expect(api, `the public API has changed; if that is meant, run: ${UPDATE}`).toBe(reviewed)
+  })
+
+  test('names every entry of package.json', () => {
+    const api = readFileSync(FILE, 'utf8')
+    const manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
+      exports: Record<string, unknown>
+    }
+    const entries = Object.keys(manifest.exports).filter((path) => path !== './package.json')
+    for (const path of entries) expect(api).toContain(`# ringfence${path.slice(1)}\n`)
+  })
+})
