@@ -1,7 +1,7 @@
 import { hostname } from 'node:os'
 import { elapsedMs, instant, sleep, type Clock } from './clock.ts'
 import { Deadlines } from './deadlines.ts'
-import type { Engine, Refusal } from './engine.ts'
+import type { Engine, Refusal, Release } from './engine.ts'
 import { EngineError } from './errors.ts'
 import { tell, type Observer } from './events.ts'
 import { Keeper } from './keeper.ts'
@@ -9,6 +9,7 @@ import { Lease, LeaseRecord, type Chain, type LeaseDesk } from './lease.ts'
 import type { LeaseTerms, Settings, WaitTerms } from './options.ts'
 import { Queue } from './queue.ts'
 import type { Random } from './random.ts'
+import { Turns } from './turns.ts'
 import { Waiter, type WaitHost, type Won } from './waiter.ts'
 
 /** A split vote is contended again at once, so often; a rival that keeps winning shows up as the holder instead. */
@@ -21,6 +22,7 @@ export class Desk implements WaitHost, LeaseDesk {
   readonly engine: Engine
   readonly clock: Clock
   readonly deadlines: Deadlines
+  readonly turns = new Turns()
   readonly random: Random
   readonly observer: Observer | undefined
   readonly #settings: Settings
@@ -119,6 +121,7 @@ export class Desk implements WaitHost, LeaseDesk {
 
   left(waiter: Waiter): void {
     this.#queue.leave(waiter)
+    if (this.#queue.heads(waiter.resources).length === 0) this.turns.forget(waiter.resources)
   }
 
   giveBack(won: Won): void {
@@ -247,9 +250,10 @@ export class Desk implements WaitHost, LeaseDesk {
       const { ours, awaited } =
         heir === undefined ? await this.engine.release(record) : await this.#handOver(record, heir)
       this.#tellReleased(record, ours)
-      // Whoever waits in another process needs about a message's and an attempt's time to take its turn.
-      if (heir === undefined)
-        this.#wakeHeads(record, awaited ? Math.min(Math.max(2 * (this.clock.monotonicMs() - began), 1), 50) : 0)
+      if (heir === undefined) {
+        const tookMs = this.clock.monotonicMs() - began
+        this.#wakeHeads(record, awaited > 0 ? this.turns.over(record.resources, awaited, tookMs) : 0)
+      }
       return ours
     } catch (error) {
       this.#tellReleased(record, 'unknown', error)
@@ -270,7 +274,7 @@ export class Desk implements WaitHost, LeaseDesk {
     return head.claim() ? head : undefined
   }
 
-  async #handOver(record: LeaseRecord, heir: Waiter): Promise<{ ours: boolean; awaited: boolean }> {
+  async #handOver(record: LeaseRecord, heir: Waiter): Promise<Release> {
     const { ttlMs } = heir.terms
     const owner = this.#newOwner()
     const since = instant(this.clock)
@@ -284,7 +288,7 @@ export class Desk implements WaitHost, LeaseDesk {
       })
       if (outcome.kind === 'refused') {
         heir.resume()
-        return { ours: false, awaited: false }
+        return { ours: false, awaited: 0 }
       }
       const chain = { count: record.chain.count + 1, sinceMs: record.chain.sinceMs }
       const won: Won = {
@@ -299,7 +303,7 @@ export class Desk implements WaitHost, LeaseDesk {
       // A late one is not accepted: the heir goes on as if nothing had been offered.
       if (this.#worthIt(won)) heir.accept(won)
       else await this.#undo(won).catch(() => heir.resume())
-      return { ours: true, awaited: false }
+      return { ours: true, awaited: 0 }
     } catch (error) {
       heir.resume()
       throw error

@@ -86,8 +86,8 @@ export type Extension =
 export interface Release {
   /** It was still ours. */
   readonly ours: boolean
-  /** Another process is known to wait for it. */
-  readonly awaited: boolean
+  /** How many others, in other processes, are known to wait for it. */
+  readonly awaited: number
 }
 
 export interface Watch {

@@ -6,6 +6,7 @@ import { tell, type Observer } from './events.ts'
 import type { Chain, Lease, LeaseRecord } from './lease.ts'
 import type { WaitTerms } from './options.ts'
 import type { Random } from './random.ts'
+import type { Turns } from './turns.ts'
 
 /** An attempt that was granted: not yet a lease in anyone's hands. */
 export interface Won {
@@ -24,6 +25,7 @@ export interface WaitHost {
   readonly clock: Clock
   readonly deadlines: Deadlines
   readonly random: Random
+  readonly turns: Turns
   readonly observer: Observer | undefined
   /** One attempt on the servers; rejects with `EngineError`. */
   attempt(resources: readonly string[], ttlMs: number): Promise<Won | Refusal>
@@ -149,7 +151,7 @@ export class Waiter {
         }
         if (watch === undefined && engine.watch !== undefined) {
           // Armed first, then tried again: a release between a failed attempt and the subscription would go unnoticed.
-          watch = engine.watch(this.resources, () => this.wake())
+          watch = engine.watch(this.resources, () => this.wake(this.#host.turns.heard(this.resources)))
           armed = await watch.armed
           if (armed) continue
           // Not now; the next round asks again.

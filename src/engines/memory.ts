@@ -77,13 +77,13 @@ class MemoryEngine implements Engine {
 
   async release(lease: LeaseRef): Promise<Release> {
     const ours = this.#ownHoldings(lease) !== undefined
-    let awaited = false
+    let awaited = 0
     for (const resource of lease.resources) {
       if (this.#holding(resource)?.owner !== lease.owner) continue
       this.#holdings.delete(resource)
       const watchers = this.#watchers.get(resource)
       if (watchers === undefined) continue
-      awaited = true
+      awaited += watchers.size
       for (const freed of watchers) freed()
     }
     return { ours, awaited }

@@ -326,7 +326,7 @@ describe('an aborted wait', () => {
     const waiting = watched(it.locks.acquire('a', { signal: controller.signal }))
     await it.clock.advance(10)
     // Another process waits: the local waiter lets it go first.
-    it.engine.next.release.push(async (_lease, pass) => ({ ...(await pass()), awaited: true }))
+    it.engine.next.release.push(async (_lease, pass) => ({ ...(await pass()), awaited: 1 }))
     await lease.release()
     controller.abort()
     const before = it.engine.count('acquire')

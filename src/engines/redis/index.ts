@@ -125,6 +125,7 @@ function engine(
   }
   const limits: EngineLimits = { maxTtlMs: kind.maxTtlMs, driftMs: (ttlMs) => Math.ceil(ttlMs * drift) + 2 }
   const nodeOptions = {
+    clock,
     prefix,
     fenceTtlMs: durationMs(fenceTtl, 'fenceTtl', { minMs: LEAST_FENCE_TTL_MS, maxMs: LONGEST_TTL_MS }),
     sitOutMs: kind.restart === 'trust' ? 0 : kind.maxTtlMs + UPTIME_GRAIN_MS,

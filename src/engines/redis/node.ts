@@ -1,3 +1,4 @@
+import type { Clock } from '../../clock.ts'
 import type { LeaseRef } from '../../engine.ts'
 import { Admission } from './admission.ts'
 import type { RedisClient } from './client.ts'
@@ -7,6 +8,7 @@ import { acquireScript, CONFIRM, EXTEND, HAND_OVER, INSPECT, RELEASE, type Scrip
 import type { NodeAnswer } from './votes.ts'
 
 export interface NodeOptions {
+  readonly clock: Clock
   readonly prefix: string
   readonly fenceTtlMs: number
   /** 0 when a node that restarted need not sit out. */
@@ -34,11 +36,8 @@ export class NotSentError extends Error {
   }
 }
 
-/**
- * Drivers keep what a frozen server has not answered, for ever and in memory. From this many on a node gets no new
- * leases to vote on; releases may be twice as many, because each belongs to a lease that was voted on.
- */
-const MOST_UNANSWERED = 1000
+/** Drivers keep what a frozen server has not answered, for ever and in memory. So much of it, for so long, is enough. */
+const SILENT = { commands: 1000, ms: 2000 }
 
 /** Names of keys kept at hand: a lease needs them at least twice. */
 const MOST_KEYS = 1000
@@ -54,6 +53,9 @@ export class RedisNode {
   readonly #acquire: Script
   readonly #keys = new Map<string, KeySet>()
   #unanswered = 0
+  #answers = 0
+  /** When, and after how many answers, this node was last seen to answer at all. */
+  #seen = { answers: -1, atMs: 0 }
   #whenIdle: (() => void) | undefined
 
   constructor(client: RedisClient, label: string, options: NodeOptions) {
@@ -92,7 +94,9 @@ export class RedisNode {
   extend(leases: readonly LeaseRef[]): Promise<readonly boolean[]> {
     const pairs = leases.flatMap(({ resources }) => this.keys(resources).pairs)
     const longestMs = Math.max(...leases.map(({ ttlMs }) => ttlMs))
-    const args = [this.#fenceTtl(longestMs)]
+    // A counter outlives its last write by fenceTtl; a lease that gets that old has it written again.
+    const oldUs = Math.round(this.#options.clock.wallMs() - this.#options.fenceTtlMs / 2) * 1000
+    const args = [this.#fenceTtl(longestMs), String(oldUs)]
     for (const { resources, owner, ttlMs, token } of leases) {
       args.push(String(resources.length), owner, String(ttlMs), String(token))
     }
@@ -145,7 +149,6 @@ export class RedisNode {
 
   /** A step that must not be lost in a failover, if the user asked for that. */
   #write<T>(script: Script, keys: readonly string[], args: readonly string[], read: Read<T>): Promise<T> {
-    if (this.#unanswered >= MOST_UNANSWERED) return Promise.reject(new NotSentError(this.#unanswered))
     const { count, withinMs } = this.#options.replicas
     if (count === 0) return this.#run(script, keys, args, read)
     const wait = ['WAIT', String(count), String(withinMs)]
@@ -173,7 +176,7 @@ export class RedisNode {
     send: (command: readonly string[]) => Promise<R>,
     read: (reply: R, script: Script) => T,
   ): Promise<T> {
-    if (this.#unanswered >= 2 * MOST_UNANSWERED) return Promise.reject(new NotSentError(this.#unanswered))
+    if (this.#isSilent()) return Promise.reject(new NotSentError(this.#unanswered))
     const command = ['EVALSHA', script.sha, String(keys.length)].concat(keys, args)
     this.#unanswered++
     return send(command).then(
@@ -205,7 +208,16 @@ export class RedisNode {
     }
   }
 
+  #isSilent(): boolean {
+    if (this.#unanswered < SILENT.commands) return false
+    const now = this.#options.clock.monotonicMs()
+    if (this.#answers === this.#seen.answers) return now - this.#seen.atMs > SILENT.ms
+    this.#seen = { answers: this.#answers, atMs: now }
+    return false
+  }
+
   #answered(): void {
+    this.#answers++
     if (--this.#unanswered === 0) this.#whenIdle?.()
   }
 }

@@ -116,7 +116,7 @@ export class QuorumEngine implements Engine {
     const failures: NodeFailure[] = []
     let ours = 0
     let notOurs = 0
-    let awaited = false
+    let awaited = 0
     await ask(this.#nodes, {
       deadlines: this.#deadlines,
       timeoutMs: this.#timeoutMs(lease.ttlMs),
@@ -127,7 +127,7 @@ export class QuorumEngine implements Engine {
         else {
           if (answer.value.ours) ours++
           else notOurs++
-          if (answer.value.told > this.#wakeups.ownSubscriptions(index, keys.channels)) awaited = true
+          awaited = Math.max(awaited, answer.value.told - this.#wakeups.ownSubscriptions(index, keys.channels))
         }
         return ours >= this.#quorum || notOurs > this.#nodes.length - this.#quorum
       },

@@ -113,22 +113,27 @@ return {1, ARGV[2]}
 )
 
 /**
- * KEYS: L and F of every resource of every lease. ARGV: F's ttl, then of each lease: how many resources, owner, ttl, token.
+ * KEYS: L and F of every resource of every lease. ARGV: F's ttl, below which token F is written again in any case, then of
+ * each lease: how many resources, owner, ttl, token.
  * Asks in a way that does not fail: a key that others have spoilt must not cost the rest of the batch their renewal.
  */
 export const EXTEND = script(
   'extend',
   `${NUMBER}local answers, key = {}, 1
-for a = 2, #ARGV, 4 do
-  local last = key + 2 * tonumber(ARGV[a]) - 1
+for a = 3, #ARGV, 4 do
+  local last = key + 2 * ARGV[a] - 1
   local ours = 1
   for i = key, last, 2 do
     if redis.pcall('get', KEYS[i]) ~= ARGV[a + 1] then ours = 0 end
   end
   if ours == 1 then
+    local token = tonumber(ARGV[a + 3])
     for i = key, last, 2 do
       redis.call('pexpire', KEYS[i], ARGV[a + 2])
-      redis.call('set', KEYS[i + 1], text(math.max(tonumber(redis.pcall('get', KEYS[i + 1])) or 0, tonumber(ARGV[a + 3]))), 'px', ARGV[1])
+      local f = tonumber(redis.pcall('get', KEYS[i + 1])) or 0
+      if f < token or token < tonumber(ARGV[2]) then
+        redis.call('set', KEYS[i + 1], text(math.max(f, token)), 'px', ARGV[1])
+      end
     end
   end
   answers[#answers + 1] = ours

@@ -11,6 +11,9 @@ const ARM_TIMEOUT_MS = 1000
 /** After the first node's message, how long the others' are waited for: an attempt before they are free too is wasted. */
 const GATHER_MS = 2
 
+/** How long after a quorum of nodes the others may still tell of the same release. */
+const LATE_MS = 50
+
 interface Channel {
   readonly watchers: Set<() => void>
   /** True when enough nodes have confirmed that no release can go unnoticed. */
@@ -18,6 +21,9 @@ interface Channel {
   readonly confirmed: Set<number>
   /** Nodes that have told of a release since the watchers were last called. */
   readonly told: Set<number>
+  /** Nodes that are yet to tell of the release for which the watchers were called already, and until when. */
+  readonly late: Set<number>
+  lateUntilMs: number
   gathering: Timer | undefined
   lingering: Timer | undefined
 }
@@ -79,6 +85,8 @@ export class Wakeups {
       armed: this.#arm(name, confirmed),
       confirmed,
       told: new Set(),
+      late: new Set(),
+      lateUntilMs: 0,
       gathering: undefined,
       lingering: undefined,
     }
@@ -134,6 +142,7 @@ export class Wakeups {
   #told(name: string, index: number, atOnce = false): void {
     const channel = this.#channels.get(name)
     if (channel === undefined) return
+    if (channel.late.delete(index) && this.#clock.monotonicMs() < channel.lateUntilMs) return
     channel.told.add(index)
     if (atOnce || channel.told.size >= this.#quorum) return this.#call(channel)
     channel.gathering ??= this.#clock.timer(() => this.#call(channel), GATHER_MS)
@@ -142,6 +151,11 @@ export class Wakeups {
   #call(channel: Channel): void {
     channel.gathering?.cancel()
     channel.gathering = undefined
+    // Every release tells a quorum at least, and fewer than that are late: one of a new release is always heard.
+    if (channel.told.size >= this.#quorum) {
+      for (const index of channel.confirmed) if (!channel.told.has(index)) channel.late.add(index)
+      channel.lateUntilMs = this.#clock.monotonicMs() + LATE_MS
+    }
     channel.told.clear()
     for (const freed of channel.watchers) freed()
   }
