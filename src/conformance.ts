@@ -410,7 +410,7 @@ class Bench {
   }
 
   request(): LeaseRequest {
-    return { resources: this.names(1), owner: this.owner(), ttlMs: LONG_TTL_MS, afterSplit: false }
+    return { resources: this.names(1), owner: this.owner(), ttlMs: LONG_TTL_MS, inOrder: false }
   }
 
   /** To be released in the end, if it is there. */

@@ -55,7 +55,7 @@ export class Desk implements WaitHost, LeaseDesk {
   async tryAcquire(resources: readonly string[], terms: LeaseTerms): Promise<Lease | Refusal> {
     this.#assertOpen(resources)
     const began = instant(this.clock)
-    const outcome = await this.attempt(resources, terms.ttlMs)
+    const outcome = await this.attempt(resources, terms.ttlMs, false)
     if (outcome.kind === 'refused') return outcome
     return this.admit(outcome, terms, elapsedMs(this.clock, began))
   }
@@ -149,23 +149,23 @@ export class Desk implements WaitHost, LeaseDesk {
     return lease
   }
 
-  async attempt(resources: readonly string[], ttlMs: number): Promise<Won | Refusal> {
+  async attempt(resources: readonly string[], ttlMs: number, contended: boolean): Promise<Won | Refusal> {
     this.#busy++
     try {
-      return await this.#contend(resources, ttlMs)
+      return await this.#contend(resources, ttlMs, contended)
     } finally {
       this.#done()
     }
   }
 
-  async #contend(resources: readonly string[], ttlMs: number): Promise<Won | Refusal> {
+  async #contend(resources: readonly string[], ttlMs: number, contended: boolean): Promise<Won | Refusal> {
     for (let round = 0; ; round++) {
       const owner = this.#newOwner()
       const since = instant(this.clock)
       if (this.observer !== undefined) tell(this.observer, { type: 'attempt', resources, owner })
       // In order, so that the first node decides the race; all at once every fourth time, because the first node may
       // be the only one that keeps a dead rival's key.
-      const request = { resources, owner, ttlMs, afterSplit: round % 4 !== 0 }
+      const request = { resources, owner, ttlMs, inOrder: round === 0 ? contended : round % 4 !== 0 }
       const outcome = await this.engine.acquire(request).catch((cause: unknown) => this.#failed(request, cause))
       if (outcome.kind === 'granted') {
         const won: Won = {
@@ -198,7 +198,7 @@ export class Desk implements WaitHost, LeaseDesk {
   async enqueue(resources: readonly string[], ttlMs: number, signal: AbortSignal): Promise<Won> {
     const owner = this.#newOwner()
     if (this.observer !== undefined) tell(this.observer, { type: 'attempt', resources, owner })
-    const request = { resources, owner, ttlMs, afterSplit: false }
+    const request = { resources, owner, ttlMs, inOrder: false }
     this.#busy++
     try {
       const { token, since } = await this.engine.enqueue!(request, signal).catch((cause: unknown) => {
@@ -284,7 +284,7 @@ export class Desk implements WaitHost, LeaseDesk {
         resources: heir.resources,
         owner,
         ttlMs,
-        afterSplit: false,
+        inOrder: false,
       })
       if (outcome.kind === 'refused') {
         heir.resume()

@@ -47,8 +47,8 @@ export interface LeaseRequest {
   /** Unique to this attempt. */
   readonly owner: string
   readonly ttlMs: number
-  /** The attempt before this one ended in a split vote: contend in an order that lets one of the rivals win. */
-  readonly afterSplit: boolean
+  /** Others are trying too: where several servers vote, ask them in an order that lets one of the rivals win. */
+  readonly inOrder: boolean
 }
 
 export interface LeaseRef {

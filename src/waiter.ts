@@ -28,7 +28,7 @@ export interface WaitHost {
   readonly turns: Turns
   readonly observer: Observer | undefined
   /** One attempt on the servers; rejects with `EngineError`. */
-  attempt(resources: readonly string[], ttlMs: number): Promise<Won | Refusal>
+  attempt(resources: readonly string[], ttlMs: number, contended: boolean): Promise<Won | Refusal>
   /** A place in the servers' own queue, until it is our turn; rejects with `EngineError` or when the signal aborts. */
   enqueue(resources: readonly string[], ttlMs: number, signal: AbortSignal): Promise<Won>
   /** A lease of this very process that stands in the way: no need to ask a server. */
@@ -63,6 +63,8 @@ export class Waiter {
   /** Ends our place in the servers' queue. */
   #cancelled: AbortController | undefined
   #notBeforeMs = 0
+  /** Woken by a release: so are the others who wait for it. */
+  #contended = false
   #failure: EngineError | undefined
   #holder: string | undefined
 
@@ -151,7 +153,10 @@ export class Waiter {
         }
         if (watch === undefined && engine.watch !== undefined) {
           // Armed first, then tried again: a release between a failed attempt and the subscription would go unnoticed.
-          watch = engine.watch(this.resources, () => this.wake(this.#host.turns.heard(this.resources)))
+          watch = engine.watch(this.resources, () => {
+            this.#contended = true
+            this.wake(this.#host.turns.heard(this.resources))
+          })
           armed = await watch.armed
           if (armed) continue
           // Not now; the next round asks again.
@@ -172,7 +177,9 @@ export class Waiter {
 
   /** One attempt. Answers how long to sleep at most before the next. */
   async #try(polls: number): Promise<number> {
-    const outcome = await this.#host.attempt(this.resources, this.terms.ttlMs).catch((error: unknown) => {
+    const contended = this.#contended
+    this.#contended = false
+    const outcome = await this.#host.attempt(this.resources, this.terms.ttlMs, contended).catch((error: unknown) => {
       if (error instanceof EngineError && error.transient) return error
       throw error
     })
@@ -186,7 +193,9 @@ export class Waiter {
     }
     this.#failure = undefined
     this.#holder = outcome.holder
-    if (outcome.reason === 'split' || outcome.remainingMs === undefined) return this.#backoffMs(polls)
+    // In a contended attempt the first server alone has refused us; the next one asks them all, if we are not woken before.
+    if (contended || outcome.reason === 'split' || outcome.remainingMs === undefined)
+      return this.#backoffMs(contended ? 0 : polls)
     // A lease that nobody renews ends then. A little later each, so that a thousand waiters don't all come at once.
     const spreadMs = Math.min(outcome.remainingMs * 0.05, 20)
     return outcome.remainingMs + 1 + this.#host.random.fraction() * spreadMs

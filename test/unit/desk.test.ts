@@ -21,7 +21,7 @@ describe('split votes', () => {
     expect(lease.state).toBe('resolved')
     const attempts = it.engine.calls.flatMap((call) => (call.op === 'acquire' ? [call.request] : []))
     expect(new Set(attempts.map(({ owner }) => owner)).size).toBe(6)
-    expect(attempts.map(({ afterSplit }) => afterSplit)).toEqual([false, true, true, true, false, true])
+    expect(attempts.map(({ inOrder }) => inOrder)).toEqual([false, true, true, true, false, true])
     expect(lease.value!.owner).toBe(attempts.at(-1)!.owner)
   })
 

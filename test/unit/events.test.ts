@@ -86,7 +86,7 @@ describe('events', () => {
       resources: ['a'],
       owner: 'rival',
       ttlMs: 2000,
-      afterSplit: false,
+      inOrder: false,
     })
     expect(holder.kind).toBe('granted')
     const waiting = other.locks.acquire('a')

@@ -129,7 +129,7 @@ describe('release', () => {
     const { clock, engine, locks, leases } = bench({ ttl: '1s', renew: false })
     const lease = await locks.acquire('a')
     await clock.advance(1000)
-    await engine.inner.acquire({ resources: ['a'], owner: 'rival', ttlMs: 60_000, afterSplit: false })
+    await engine.inner.acquire({ resources: ['a'], owner: 'rival', ttlMs: 60_000, inOrder: false })
     expect(await lease.release()).toBe(false)
     expect(await leases()).toMatchObject([{ resource: 'a', owner: 'rival' }])
   })

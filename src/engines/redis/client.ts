@@ -27,7 +27,7 @@ export interface RedisMaster {
 
 export interface Subscriber {
   /** Resolves when the server has confirmed; rejects when it can't be had. One listener a channel. */
-  subscribe(channel: string, onMessage: () => void): Promise<void>
+  subscribe(channel: string, onMessage: (message: string) => void): Promise<void>
   unsubscribe(channel: string): Promise<void>
   /** Called after the connection was lost and is back: messages in between are gone. */
   onGap(callback: () => void): void

@@ -73,10 +73,10 @@ export class Election {
     return this.#nodes((_index, state) => state === 'ours')
   }
 
-  /** Nodes that may be ours: silent, or failed in a way that tells nothing. */
+  /** Nodes that may be ours: asked and silent, or failed in a way that tells nothing. */
   unknown(): number[] {
     return this.#nodes((index, state) => {
-      if (state === 'silent') return true
+      if (state === 'silent') return this.#inOrder?.includes(index) !== true
       const failure = this.#failures?.get(index)
       return failure !== undefined && !(failure.cause instanceof NotSentError)
     })
@@ -228,7 +228,11 @@ export class Election {
   }
 }
 
+/** A node that is so many answers behind the quickest is frozen or slow: others should not wait for it. */
+const FAR_BEHIND = 8
+
 function suspectsLast(nodes: readonly RedisNode[]): number[] {
-  const suspect = (index: number): number => Number(nodes[index]!.suspect)
-  return [...nodes.keys()].sort((a, b) => suspect(a) - suspect(b))
+  const least = Math.min(...nodes.map(({ unanswered }) => unanswered))
+  const suspect = ({ suspect, unanswered }: RedisNode): number => Number(suspect || unanswered - least > FAR_BEHIND)
+  return [...nodes.keys()].sort((a, b) => suspect(nodes[a]!) - suspect(nodes[b]!))
 }

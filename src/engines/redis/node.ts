@@ -131,6 +131,11 @@ export class RedisNode {
     while (this.#unanswered > 0) await new Promise<void>((resolve) => (this.#whenIdle = resolve))
   }
 
+  /** Commands sent and not answered yet. */
+  get unanswered(): number {
+    return this.#unanswered
+  }
+
   keys(resources: readonly string[]): KeySet {
     if (resources.length > 1) return keySet(this.#options.prefix, resources)
     let keys = this.#keys.get(resources[0]!)

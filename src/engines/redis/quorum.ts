@@ -75,7 +75,7 @@ export class QuorumEngine implements Engine {
     const keys = this.#keys(request.resources)
     const proposal = this.#proposal()
     const stand = (): Promise<Elected> =>
-      this.#elect(keys, owner, ttlMs, request.afterSplit, (node) => node.acquire(keys, owner, ttlMs, proposal))
+      this.#elect(keys, owner, ttlMs, request.inOrder, (node) => node.acquire(keys, owner, ttlMs, proposal))
     let { token, election } = await stand()
     if (token === undefined && (await this.#waiveSittingOut(election))) ({ token, election } = await stand())
     else if (token !== undefined && election.failures.length > 0) this.#waiveLater(election)
@@ -111,6 +111,7 @@ export class QuorumEngine implements Engine {
   async release(lease: LeaseRef): Promise<Release> {
     const keys = this.#keys(lease.resources)
     this.#trails.end(lease.owner)
+    this.#wakeups.releasing(lease.owner)
     // A lone node granted the token itself, so its counter is there already.
     const token = this.#nodes.length === 1 ? 0n : lease.token
     const failures: NodeFailure[] = []
@@ -268,9 +269,9 @@ export class QuorumEngine implements Engine {
     const byHolder = new Map<string, number>()
     for (const { holder } of refusals) byHolder.set(holder, (byHolder.get(holder) ?? 0) + 1)
     const [holder, votes] = [...byHolder].reduce((most, entry) => (entry[1] > most[1] ? entry : most), ['', 0])
-    const mayHoldQuorum = election.granted().length === 0 && votes + election.unknown().length >= this.#quorum
-    if (request.afterSplit || !(votes >= this.#quorum || mayHoldQuorum))
-      return { kind: 'refused', reason: 'split', holder }
+    // As far as we know: the others have not answered, or were not even asked.
+    const mayHoldQuorum = election.granted().length === 0 && votes + size - refusals.length >= this.#quorum
+    if (!(votes >= this.#quorum || mayHoldQuorum)) return { kind: 'refused', reason: 'split', holder }
     const remainingMs = this.#freeInMs(election)
     return { kind: 'refused', reason: 'held', holder, ...(remainingMs === undefined ? {} : { remainingMs }) }
   }
@@ -308,10 +309,10 @@ export class QuorumEngine implements Engine {
     return Math.max(Math.round(this.#clock.wallMs() * 1000), this.#highestFence + 1)
   }
 
-  /** Small against the ttl: a tenth, at least 50 ms (a busy machine), at most 2 s (nobody waits longer for a dead node). */
+  /** Small against the ttl: a tenth, at least 100 ms (a busy machine), at most 2 s (nobody waits longer for a dead node). */
   #timeoutMs(ttlMs: number): number {
     const { nodeTimeoutMs, replicaWaitMs } = this.#options
-    return (nodeTimeoutMs ?? Math.min(Math.max(ttlMs / 10, 50), 2000)) + replicaWaitMs
+    return (nodeTimeoutMs ?? Math.min(Math.max(ttlMs / 10, Math.min(100, ttlMs / 2)), 2000)) + replicaWaitMs
   }
 
   /** A command that belongs to no lease, with a deadline all the same. */

@@ -145,14 +145,14 @@ return answers
 
 /**
  * KEYS: L and F of each resource. ARGV: owner, token (0 after a failed attempt), F's ttl, 'publish' or 'spublish', then
- * the channel of each resource. F is never touched under another owner: it may have voted for the number that is there.
+ * the channel of each resource, where the owner is told. F is never touched under another owner: it may have voted for the number that is there.
  */
 export const RELEASE = script(
   'release',
   `if #KEYS == 2 and ARGV[2] == '0' then
   if redis.call('get', KEYS[1]) ~= ARGV[1] then return -1 end
   redis.call('del', KEYS[1])
-  return redis.call(ARGV[4], ARGV[5], '1')
+  return redis.call(ARGV[4], ARGV[5], ARGV[1])
 end
 ${NUMBER}local token = tonumber(ARGV[2])
 local ours, told = true, 0
@@ -162,7 +162,7 @@ for i = 1, #KEYS, 2 do
   if token > 0 and (not held or held == ARGV[1]) and number(KEYS[i + 1]) < token then
     redis.call('set', KEYS[i + 1], ARGV[2], 'px', ARGV[3])
   end
-  if held == ARGV[1] then told = math.max(told, redis.call(ARGV[4], ARGV[5 + (i - 1) / 2], '1')) end
+  if held == ARGV[1] then told = math.max(told, redis.call(ARGV[4], ARGV[5 + (i - 1) / 2], ARGV[1])) end
 end
 return ours and told or -1 - told
 `,

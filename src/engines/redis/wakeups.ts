@@ -11,8 +11,8 @@ const ARM_TIMEOUT_MS = 1000
 /** After the first node's message, how long the others' are waited for: an attempt before they are free too is wasted. */
 const GATHER_MS = 2
 
-/** How long after a quorum of nodes the others may still tell of the same release. */
-const LATE_MS = 50
+/** How many releases of our own are remembered, so that we don't wake ourselves by them. */
+const MOST_OWN = 256
 
 interface Channel {
   readonly watchers: Set<() => void>
@@ -21,9 +21,8 @@ interface Channel {
   readonly confirmed: Set<number>
   /** Nodes that have told of a release since the watchers were last called. */
   readonly told: Set<number>
-  /** Nodes that are yet to tell of the release for which the watchers were called already, and until when. */
-  readonly late: Set<number>
-  lateUntilMs: number
+  /** Whose release the watchers were last called for; what slower nodes tell of it is old news. */
+  called: string
   gathering: Timer | undefined
   lingering: Timer | undefined
 }
@@ -34,6 +33,8 @@ export class Wakeups {
   readonly #clock: Clock
   readonly #quorum: number
   readonly #channels = new Map<string, Channel>()
+  /** Owners of leases that were released here. */
+  readonly #own = new Set<string>()
   #subscribers: (Subscriber | undefined)[] | undefined
   #closed = false
 
@@ -65,6 +66,13 @@ export class Wakeups {
     return names.some((name) => this.#channels.get(name)?.confirmed.has(index) === true) ? 1 : 0
   }
 
+  /** We are about to release this owner's lease; those who wait here are told by ourselves. */
+  releasing(owner: string): void {
+    if (this.#channels.size === 0) return
+    this.#own.add(owner)
+    if (this.#own.size > MOST_OWN) this.#own.delete(this.#own.values().next().value!)
+  }
+
   async close(): Promise<void> {
     this.#closed = true
     for (const channel of this.#channels.values()) {
@@ -85,8 +93,7 @@ export class Wakeups {
       armed: this.#arm(name, confirmed),
       confirmed,
       told: new Set(),
-      late: new Set(),
-      lateUntilMs: 0,
+      called: '',
       gathering: undefined,
       lingering: undefined,
     }
@@ -116,7 +123,7 @@ export class Wakeups {
           continue
         }
         subscriber
-          .subscribe(name, () => this.#told(name, index))
+          .subscribe(name, (owner) => this.#told(name, index, owner))
           .then(
             () => {
               confirmed.add(index)
@@ -129,33 +136,31 @@ export class Wakeups {
   }
 
   #open(): (Subscriber | undefined)[] {
-    this.#subscribers ??= this.#nodes.map((node, index) => {
+    this.#subscribers ??= this.#nodes.map((node) => {
       const subscriber = node.client.subscriber()
       subscriber?.onGap(() => {
-        for (const name of this.#channels.keys()) this.#told(name, index, true)
+        // What was told meanwhile is gone, so anything may be free.
+        for (const channel of this.#channels.values()) this.#call(channel)
       })
       return subscriber
     })
     return this.#subscribers
   }
 
-  #told(name: string, index: number, atOnce = false): void {
+  #told(name: string, index: number, owner: string): void {
     const channel = this.#channels.get(name)
-    if (channel === undefined) return
-    if (channel.late.delete(index) && this.#clock.monotonicMs() < channel.lateUntilMs) return
+    if (channel === undefined || owner === channel.called || this.#own.has(owner)) return
     channel.told.add(index)
-    if (atOnce || channel.told.size >= this.#quorum) return this.#call(channel)
+    if (channel.told.size >= this.#quorum) {
+      channel.called = owner
+      return this.#call(channel)
+    }
     channel.gathering ??= this.#clock.timer(() => this.#call(channel), GATHER_MS)
   }
 
   #call(channel: Channel): void {
     channel.gathering?.cancel()
     channel.gathering = undefined
-    // Every release tells a quorum at least, and fewer than that are late: one of a new release is always heard.
-    if (channel.told.size >= this.#quorum) {
-      for (const index of channel.confirmed) if (!channel.told.has(index)) channel.late.add(index)
-      channel.lateUntilMs = this.#clock.monotonicMs() + LATE_MS
-    }
     channel.told.clear()
     for (const freed of channel.watchers) freed()
   }

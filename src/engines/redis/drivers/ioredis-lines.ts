@@ -58,11 +58,11 @@ function openLine(source: IoredisClient, kind: 'plain' | 'sharded', events: Line
     closed = true
   }
   if (kind === 'plain') {
-    copy.on('message', (channel: string) => events.message(channel))
+    copy.on('message', (channel: string, message: string) => events.message(channel, message))
     const subscribe = (channel: string): Promise<unknown> => copy.subscribe(channel)
     return { ready, subscribe, unsubscribe: (channel) => copy.unsubscribe(channel), close }
   }
-  copy.on('smessage', (channel: string) => events.message(channel))
+  copy.on('smessage', (channel: string, message: string) => events.message(channel, message))
   // The slot went to another node and the server ended the subscription. (Before ioredis 6 this is an error.)
   copy.on('moved', () => events.down())
   const subscribe = (channel: string): Promise<unknown> => copy.ssubscribe(channel)

@@ -41,7 +41,7 @@ export interface IoredisCopy {
   unsubscribe(channel: string): Promise<unknown>
   ssubscribe(channel: string): Promise<unknown>
   sunsubscribe(channel: string): Promise<unknown>
-  on(event: string, listener: (first: never) => void): unknown
+  on(event: string, listener: (first: never, second: never) => void): unknown
 }
 
 export type Send = (command: readonly string[]) => Promise<unknown>

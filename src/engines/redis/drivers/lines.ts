@@ -14,7 +14,7 @@ export interface Line {
 }
 
 export interface LineEvents {
-  message(channel: string): void
+  message(channel: string, message: string): void
   /** The connection is gone or no longer the right one. May be called more than once. */
   down(): void
 }
@@ -40,7 +40,7 @@ const FIRST_RETRY_MS = 50
 const LONGEST_RETRY_MS = 2000
 
 interface Subscription {
-  readonly onMessage: () => void
+  readonly onMessage: (message: string) => void
   line: Line | undefined
 }
 
@@ -58,7 +58,7 @@ export class ResilientSubscriber<Source> implements Subscriber {
     this.#lines = lines
   }
 
-  async subscribe(channel: string, onMessage: () => void): Promise<void> {
+  async subscribe(channel: string, onMessage: (message: string) => void): Promise<void> {
     if (this.#closed) throw new Error('the subscriber is closed')
     const subscription: Subscription = { onMessage, line: undefined }
     this.#subscriptions.set(channel, subscription)
@@ -113,7 +113,7 @@ export class ResilientSubscriber<Source> implements Subscriber {
     const open = this.#open.get(place.name)
     if (open !== undefined) return open
     const line = this.#lines.open(place.source, {
-      message: (channel) => this.#subscriptions.get(channel)?.onMessage(),
+      message: (channel, message) => this.#subscriptions.get(channel)?.onMessage(message),
       down: () => this.#down(line),
     })
     this.#open.set(place.name, line)

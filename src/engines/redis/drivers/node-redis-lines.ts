@@ -65,7 +65,7 @@ function openLine(copy: NodeRedisCopy, kind: 'plain' | 'sharded', events: LineEv
   copy.on('end', () => events.down())
   // The slot went to another node and the server ended the subscription.
   copy.on('sharded-channel-moved', () => events.down())
-  const heard = (_message: string, channel: string): void => events.message(channel)
+  const heard = (message: string, channel: string): void => events.message(channel, message)
   const ready = copy.connect()
   // Not at once: destroyed from within a listener, node-redis reads the same piece of input again, for ever.
   const close = (): void => queueMicrotask(() => void destroy(copy))

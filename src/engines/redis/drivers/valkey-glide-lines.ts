@@ -66,7 +66,8 @@ class GlideLine implements Line {
     this.#copy = make((message) => {
       const channel = plain(property(message, 'channel'))
       // Closed, GLIDE stays connected for some seconds, and would tell twice what the next line tells.
-      if (typeof channel === 'string' && !this.#closed) events.message(channel)
+      if (typeof channel === 'string' && !this.#closed)
+        events.message(channel, String(plain(property(message, 'message'))))
     })
     this.ready = this.#watch()
   }

@@ -10,7 +10,7 @@ test('bug 9: the number comes with the lock: who was granted first has the lower
   const gate = await gateTo(node)
   const slow = redis(ioredis(gate), { nodeTimeout: '30s' })
   const us = locksOn(redis(ioredis(node)))
-  const request = { resources: ['order'], owner: 'slow', ttlMs: 300, afterSplit: false }
+  const request = { resources: ['order'], owner: 'slow', ttlMs: 300, inOrder: false }
   const warm = await slow.acquire({ ...request, resources: ['warm'] })
   expect(warm.kind).toBe('granted')
 
