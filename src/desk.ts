@@ -14,6 +14,8 @@ import { Waiter, type WaitHost, type Won } from './waiter.ts'
 
 /** A split vote is contended again at once, so often; a rival that keeps winning shows up as the holder instead. */
 const SPLIT_ROUNDS = 8
+/** Nobody who asks for a lease without waiting waits longer than this between two rounds. */
+const SPLIT_PAUSE_MS = 50
 /** A lease must come with at least this part of its ttl left, or it would be over before any work is done. */
 const LEAST_PART_LEFT = 0.1
 
@@ -191,7 +193,8 @@ export class Desk implements WaitHost, LeaseDesk {
       if (outcome.reason === 'held' || round >= SPLIT_ROUNDS || this.#closed) return outcome
       // Rivals part by waiting up to some attempts' time each, longer every round.
       const tookMs = elapsedMs(this.clock, since)
-      await sleep(this.clock, this.random.fraction() * tookMs * 2 ** Math.min(round, 4))
+      const pauseMs = Math.min(tookMs * 2 ** Math.min(round, 4), SPLIT_PAUSE_MS)
+      await sleep(this.clock, this.random.fraction() * pauseMs)
     }
   }
 

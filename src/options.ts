@@ -82,14 +82,14 @@ export function locksSettings(options: LocksOptions, engine: Engine): Settings {
     throw new TypeError(`observe: expected a function, got ${shown(options.observe)}`)
   }
   const none: WaitTerms = {
-    ttlMs: DEFAULT_TTL_MS,
+    ttlMs: Math.min(DEFAULT_TTL_MS, engine.limits.maxTtlMs),
     renew: true,
     maxHoldMs: Infinity,
     waitMs: DEFAULT_WAIT_MS,
     signal: undefined,
   }
   return {
-    defaults: waitTerms({ ttl: Math.min(DEFAULT_TTL_MS, engine.limits.maxTtlMs), ...options }, none, engine),
+    defaults: waitTerms(options, none, engine),
     label: options.label === undefined ? undefined : labelOrThrow(options.label),
     handOver: { count, timeMs: durationMs(time, 'handOver.time') },
     observe: options.observe,

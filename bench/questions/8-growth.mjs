@@ -10,7 +10,7 @@ export const growth = {
     const nodes = []
     for (const count of quick ? [1, 5, 9] : [1, 3, 5, 7, 9]) {
       const rows = await compare(servers.slice(0, count), { rounds: quick ? 3 : 9, ms: quick ? 40 : 150 })
-      nodes.push(line(`${count} nodes`, rows, 'p50Ms'))
+      nodes.push(line(`nodes: ${count}`, rows, 'p50Ms'))
     }
     const waiters = []
     const who = [bare, ringfence, ...(quick ? peers.slice(0, 1) : peers)]
@@ -23,7 +23,7 @@ export const growth = {
         peerRounds: 1,
         who,
       }
-      waiters.push(line(`${count} waiters`, await races(servers.slice(0, 1), plan), 'perSecond'))
+      waiters.push(line(`waiters: ${count}`, await races(servers.slice(0, 1), plan), 'perSecond'))
     }
     return {
       tables: [

@@ -31,50 +31,71 @@ export class Admission {
 
   /** Loads the script if the node may vote; rejects with `SittingOutError` if not yet. */
   async load(): Promise<void> {
-    const { runId, uptimeMs } = await this.#run()
+    const run = await this.#run()
     // With a stamp of this very run it was let in since it started, and its scripts were flushed after that.
-    if (uptimeMs < this.#sitOutMs && (await this.#client.run(['GET', STAMP_KEY], STAMP_KEY)) !== runId) {
-      throw new SittingOutError(this.#sitOutMs - uptimeMs)
+    if (run.uptimeMs < this.#sitOutMs && (await this.#client.run(['GET', STAMP_KEY], STAMP_KEY)) !== run.id) {
+      throw new SittingOutError(this.#sitOutMs - run.uptimeMs)
     }
-    await this.waive()
+    await this.#admit(run)
   }
 
-  /**
-   * Loads the script whatever the uptime; the caller knows that nothing was forgotten. If the node restarted between
-   * the caller's look at it and the load, the new run has a script it must not have yet: its scripts are flushed, which
-   * other users of the node notice as one more NOSCRIPT.
-   */
-  async waive(): Promise<void> {
-    const before = await this.#run()
-    await this.#client.run(['SCRIPT', 'LOAD', this.#script.text], STAMP_KEY)
-    const after = await this.#run()
-    if (after.runId !== before.runId) {
-      await this.#client.run(['SCRIPT', 'FLUSH'], STAMP_KEY)
-      throw new SittingOutError(this.#sitOutMs - after.uptimeMs)
-    }
-    await this.#client.run(['SET', STAMP_KEY, after.runId], STAMP_KEY)
+  /** Loads the script if this node, which was in use before it restarted, has forgotten nothing. True if so. */
+  async loadDurable(): Promise<boolean> {
+    const run = await this.#run()
+    // Without a stamp it has not kept what it should have: the disk may be new.
+    if (!(await this.stamped()) || !(await this.#forgetsNothing())) return false
+    await this.#admit(run)
+    return true
+  }
+
+  /** Loads the script on a node of a new deployment. */
+  async loadNew(): Promise<void> {
+    await this.#admit(await this.#run())
   }
 
   /** Has the node ever been in use, as far as it remembers? Tells a new deployment from one that lost its memory. */
   async stamped(): Promise<boolean> {
-    return Number(await this.#client.run(['EXISTS', STAMP_KEY], STAMP_KEY)) === 1
+    const [stamp, scripts] = await Promise.all([
+      this.#client.run(['EXISTS', STAMP_KEY], STAMP_KEY),
+      this.#client.run(['SCRIPT', 'EXISTS', this.#script.sha], STAMP_KEY),
+    ])
+    return Number(stamp) === 1 || (Array.isArray(scripts) && Number(scripts[0]) === 1)
   }
 
-  /** With this persistence a node forgets nothing when it restarts. */
-  async forgetsNothing(): Promise<boolean> {
+  /**
+   * If the node restarted between the look at it and the load, the new run has a script that it must not have yet: its
+   * scripts are flushed, which other users of the node notice as one more NOSCRIPT.
+   */
+  async #admit(looked: Run): Promise<void> {
+    await this.#client.run(['SCRIPT', 'LOAD', this.#script.text], STAMP_KEY)
+    const now = await this.#run()
+    if (now.id !== looked.id) {
+      await this.#client.run(['SCRIPT', 'FLUSH'], STAMP_KEY)
+      throw new SittingOutError(this.#sitOutMs - now.uptimeMs)
+    }
+    await this.#client.run(['SET', STAMP_KEY, now.id], STAMP_KEY)
+  }
+
+  async #forgetsNothing(): Promise<boolean> {
     const reply = await this.#client.run(['CONFIG', 'GET', '*append*'], STAMP_KEY)
     if (!Array.isArray(reply)) return false
     const is = (name: string, value: string): boolean => reply[reply.indexOf(name) + 1] === value
     return is('appendonly', 'yes') && is('appendfsync', 'always') && is('no-appendfsync-on-rewrite', 'no')
   }
 
-  async #run(): Promise<{ runId: string; uptimeMs: number }> {
+  async #run(): Promise<Run> {
     const info = String(await this.#client.run(['INFO', 'server'], STAMP_KEY))
-    const runId = /^run_id:(\w+)/m.exec(info)?.[1]
+    const id = /^run_id:(\w+)/m.exec(info)?.[1]
     // Negative after the node's clock was set back.
     const uptime = /^uptime_in_seconds:(-?\d+)/m.exec(info)?.[1]
-    if (runId === undefined || uptime === undefined)
+    if (id === undefined || uptime === undefined)
       throw new Error('INFO server tells neither run_id nor uptime_in_seconds')
-    return { runId, uptimeMs: Math.max(0, Number(uptime) * 1000) }
+    return { id, uptimeMs: Math.max(0, Number(uptime) * 1000) }
   }
+}
+
+/** One life of a server, from start to end. */
+interface Run {
+  readonly id: string
+  readonly uptimeMs: number
 }

@@ -70,21 +70,21 @@ export class Election {
 
   /** Nodes that are ours. */
   granted(): number[] {
-    return this.#nodes((_index, state) => state === 'ours')
+    return this.#nodes((_index, { state }) => state === 'ours')
   }
 
   /** Nodes that may be ours: asked and silent, or failed in a way that tells nothing. */
   unknown(): number[] {
-    return this.#nodes((index, state) => {
+    return this.#nodes((index, { state, votes }) => {
       if (state === 'silent') return this.#inOrder?.includes(index) !== true
       const failure = this.#failures?.get(index)
-      return failure !== undefined && !(failure.cause instanceof NotSentError)
+      return failure !== undefined && (votes.length > 0 || !(failure.cause instanceof NotSentError))
     })
   }
 
-  #nodes(fits: (index: number, state: Ballots[number]['state']) => boolean): number[] {
+  #nodes(fits: (index: number, ballot: Ballots[number]) => boolean): number[] {
     const ballots = this.#ballotsNow()
-    return [...ballots.keys()].filter((index) => fits(index, ballots[index]!.state))
+    return [...ballots.keys()].filter((index) => fits(index, ballots[index]!))
   }
 
   #askNext(): void {

@@ -14,7 +14,7 @@ export { valkeyGlide } from './drivers/valkey-glide.ts'
 interface CommonOptions {
   /** Stands before every lock key. Default none, so that other Redlock implementations see the same keys. */
   prefix?: string
-  /** How long a node may take to answer. Default a tenth of the ttl, at least 50 ms, at most 2 s. */
+  /** How long a node may take to answer. Default a tenth of the ttl, at least 100 ms (half of a shorter ttl), at most 2 s. */
   nodeTimeout?: Duration
   /** How much clocks may differ in speed, as a part of the ttl. Default 0.01: a hundredth, and 2 ms on top. */
   drift?: number

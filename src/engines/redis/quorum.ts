@@ -56,7 +56,7 @@ export class QuorumEngine implements Engine {
   readonly #wakeups: Wakeups
   /** The highest number seen on any node, for the next proposal. */
   #highestFence = 0
-  #waivedMs = -Infinity
+  #letInMs = -Infinity
 
   constructor(nodes: readonly RedisNode[], options: QuorumOptions) {
     this.name = options.name
@@ -74,21 +74,26 @@ export class QuorumEngine implements Engine {
     const { owner, ttlMs } = request
     const keys = this.#keys(request.resources)
     const proposal = this.#proposal()
-    const stand = (): Promise<Elected> =>
-      this.#elect(keys, owner, ttlMs, request.inOrder, (node) => node.acquire(keys, owner, ttlMs, proposal))
-    let { token, election } = await stand()
-    if (token === undefined && (await this.#waiveSittingOut(election))) ({ token, election } = await stand())
-    else if (token !== undefined && election.failures.length > 0) this.#waiveLater(election)
-    return token === undefined ? this.#refusal(election, request) : { kind: 'granted', token: BigInt(token) }
+    const { token, election } = await this.#elect(keys, owner, ttlMs, request.inOrder, (node) =>
+      node.acquire(keys, owner, ttlMs, proposal),
+    )
+    const isSitting = election.failures.some(({ cause }) => cause instanceof SittingOutError)
+    if (token !== undefined) {
+      if (isSitting) this.#letInLater()
+      return { kind: 'granted', token: BigInt(token) }
+    }
+    // To be tried again, with a new owner: late answers of this one may still be on their way to be undone.
+    if (isSitting && (await this.#letIn(true))) return { kind: 'refused', reason: 'split' }
+    return this.#refusal(election, request)
   }
 
   async handOver(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal> {
     const keys = this.#keys(lease.resources)
     const proposal = this.#proposal()
+    this.#trails.end(lease.owner)
     const { token, election } = await this.#elect(keys, next.owner, next.ttlMs, false, (node) =>
       node.handOver(keys, lease.owner, next, proposal),
     )
-    this.#trails.end(lease.owner)
     // Where the hand-over may not have arrived, or all of it failed, the old owner's keys would stay for their ttl.
     for (const index of token === undefined ? this.#nodes.keys() : election.unknown()) {
       this.#undo(index, keys, lease.owner)
@@ -234,32 +239,30 @@ export class QuorumEngine implements Engine {
       })
   }
 
-  /** Lets nodes vote that restarted but have forgotten nothing. True if there were any. */
-  async #waiveSittingOut(election: Election): Promise<boolean> {
-    const isSitting = election.failures.some(({ cause }) => cause instanceof SittingOutError)
-    if (this.#options.restart !== 'auto' || !isSitting) return false
-    // A node that has been in use carries a stamp. Where all nodes can be asked and none has one, nothing can have been
-    // forgotten: the deployment is new. The nodes are looked at anew, since the election was over before all had answered.
-    const stamps = await Promise.all(this.#nodes.map(({ admission }) => this.#inTime(admission.stamped()))).catch(
-      () => [true],
-    )
-    const isNew = !stamps.includes(true)
-    const waived = this.#nodes.map(async ({ admission }) => {
-      const waive = isNew || (await this.#inTime(admission.forgetsNothing()))
-      if (waive) await this.#inTime(admission.waive())
-      return waive
+  /**
+   * Lets nodes vote that restarted but have forgotten nothing. True if there were any. A node that has been in use carries
+   * a stamp; where all nodes can be asked and none has one, the deployment is new.
+   */
+  async #letIn(maybeNew: boolean): Promise<boolean> {
+    if (this.#options.restart !== 'auto') return false
+    const stamped = this.#nodes.map(({ admission }) => this.#inTime(admission.stamped()))
+    const isNew = maybeNew && !(await Promise.all(stamped).catch(() => [true])).includes(true)
+    const letIn = this.#nodes.map(async ({ admission }) => {
+      if (!isNew) return this.#inTime(admission.loadDurable())
+      await this.#inTime(admission.loadNew())
+      return true
     })
     // Not being allowed to ask, or no answer, is no reason to let a node vote.
-    return (await Promise.all(waived.map((node) => node.catch(() => false)))).includes(true)
+    return (await Promise.all(letIn.map((node) => node.catch(() => false)))).includes(true)
   }
 
   /** The others are enough for now; a node that need not sit out is let in for the next time, if it is not the time yet. */
-  #waiveLater(election: Election): void {
+  #letInLater(): void {
     const now = this.#clock.monotonicMs()
-    if (now - this.#waivedMs < WAIVE_EVERY_MS) return
-    this.#waivedMs = now
+    if (now - this.#letInMs < LET_IN_EVERY_MS) return
+    this.#letInMs = now
     // Never rejects: whatever fails there is a node that is not let in.
-    void this.#waiveSittingOut(election)
+    void this.#letIn(false)
   }
 
   #refusal(election: Election, request: LeaseRequest): Refusal {
@@ -326,7 +329,7 @@ export class QuorumEngine implements Engine {
 }
 
 /** How often nodes that sit out are looked at while they are not needed. */
-const WAIVE_EVERY_MS = 5000
+const LET_IN_EVERY_MS = 5000
 
 /** For commands that belong to no lease: the time a node has, as if it were one of 10 s. */
 const NO_TTL_MS = 10_000

@@ -169,9 +169,10 @@ export class Wakeups {
     channel.lingering?.cancel()
     channel.lingering = this.#clock.timer(
       () => {
-        if (this.#closed || channel.watchers.size > 0) return
+        // Another channel may have come under its name since, if this one could not be armed.
+        if (this.#closed || channel.watchers.size > 0 || this.#channels.get(name) !== channel) return
         channel.gathering?.cancel()
-        if (this.#channels.get(name) === channel) this.#channels.delete(name)
+        this.#channels.delete(name)
         for (const index of channel.confirmed) {
           // A subscription that can't be ended ends with its connection.
           this.#subscribers?.[index]?.unsubscribe(name).catch(() => undefined)

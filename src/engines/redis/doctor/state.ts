@@ -69,9 +69,9 @@ function state(facts: Facts, refusal: string | undefined, slots: string): Diagno
   return { id, severity: 'ok', found: 'serves commands', meaning: 'Nothing holds it up.' }
 }
 
-/** Before 5.0 a script may not write after TIME; before 6.2 nobody mends the server any more. */
-const LEAST = 5
-const SUPPORTED = 6.2
+/** SET … GET, by which a grant raises its counter, came with 6.2; the script cache is gone after a restart since 7.0. */
+const LEAST = 6.2
+const SUPPORTED = 7
 /** Sharded pub/sub, by which releases on a Cluster are told. */
 const SHARDED = 7
 
@@ -88,12 +88,13 @@ function version(facts: Facts, cluster: boolean): Diagnosis {
   if (number < LEAST || (cluster && number < SHARDED)) {
     const meaning =
       number < LEAST
-        ? 'Scripts there may not write after they asked for the time, so no lease is granted.'
+        ? 'It does not know SET with GET, which the scripts use, so no lease is granted.'
         : 'It has no SPUBLISH, by which a release on a Cluster is told: every release fails.'
     return { id, severity: 'critical', found, meaning, remedy: upgrade }
   }
   if (number < SUPPORTED) {
-    const meaning = 'Locks work, but nobody mends this version any more.'
+    const meaning =
+      'Locks work, but its script cache may survive a restart, so a node of a quorum that lost leases votes at once.'
     return { id, severity: 'warning', found, meaning, remedy: upgrade }
   }
   return { id, severity: 'ok', found, meaning: 'It has all that the scripts use.' }
