@@ -18,8 +18,8 @@ async function write(value) {
   process.send({ type: 'written', held, accepted: accepted === 1 })
 }
 
-// Notices that the process was stopped, as soon as anything runs again: in the same turn of the event loop in which
-// the keeper's own timer is due.
+// Notices that the process was stopped as soon as anything runs again. The keeper's own timer, which was due earlier, comes
+// at the latest with the next timers: the event loop may not have looked at the clock yet since the stop.
 let lastMs = performance.now()
 setInterval(() => {
   const nowMs = performance.now()
@@ -27,7 +27,7 @@ setInterval(() => {
   lastMs = nowMs
   if (stoppedMs < Number(TTL_MS)) return
   const first = { held: lease.held, remainingMs: lease.remaining() }
-  setImmediate(() => process.send({ type: 'woken', ...first, aborted: signal.aborted, reason: signal.reason?.reason }))
+  setTimeout(() => process.send({ type: 'woken', ...first, aborted: signal.aborted, reason: signal.reason?.reason }), 1)
 }, 1)
 
 process.send({ type: 'acquired', token: String(lease.token) })
