@@ -16,7 +16,7 @@ import type {
 } from '../../engine.ts'
 import { EngineError, QuorumError, type NodeFailure } from '../../errors.ts'
 import { SittingOutError } from './admission.ts'
-import { ask } from './ask.ts'
+import { ask, type Answer } from './ask.ts'
 import { checkRedis } from './doctor.ts'
 import { isPermanent } from './drivers/server-errors.ts'
 import { Election } from './election.ts'
@@ -24,7 +24,7 @@ import { extendOnQuorum } from './extend.ts'
 import { inspectQuorum } from './inspect.ts'
 import { assertOneSlot } from './keys.ts'
 import type { Granted, KeySet, RedisNode, Refused } from './node.ts'
-import { Trails } from './trails.ts'
+import { Trails, type Trail } from './trails.ts'
 import { quorumOf } from './votes.ts'
 import { Wakeups } from './wakeups.ts'
 
@@ -90,7 +90,7 @@ export class QuorumEngine implements Engine {
   async handOver(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal> {
     const keys = this.#keys(lease.resources)
     const proposal = this.#proposal()
-    this.#trails.end(lease.owner)
+    const trail = this.#trails.end(lease.owner)
     const { token, election } = await this.#elect(keys, next.owner, next.ttlMs, false, (node) =>
       node.handOver(keys, lease.owner, next, proposal),
     )
@@ -98,6 +98,8 @@ export class QuorumEngine implements Engine {
     for (const index of token === undefined ? this.#nodes.keys() : election.unknown()) {
       this.#undo(index, keys, lease.owner)
     }
+    // The old owner may still be granted on a slow node, behind the hand-over.
+    for (const index of this.#nodes.keys()) this.#released(trail, index, NOT_OURS, keys, lease.owner)
     if (token !== undefined) return { kind: 'granted', token: BigInt(token) }
     if (election.refusals.length > this.#nodes.length - this.#quorum) return { kind: 'refused', reason: 'held' }
     throw this.#failure(election.failures, lease.resources)
@@ -115,7 +117,7 @@ export class QuorumEngine implements Engine {
 
   async release(lease: LeaseRef): Promise<Release> {
     const keys = this.#keys(lease.resources)
-    this.#trails.end(lease.owner)
+    const trail = this.#trails.end(lease.owner)
     this.#wakeups.releasing(lease.owner)
     // A lone node granted the token itself, so its counter is there already.
     const token = this.#nodes.length === 1 ? 0n : lease.token
@@ -127,8 +129,10 @@ export class QuorumEngine implements Engine {
       deadlines: this.#deadlines,
       timeoutMs: this.#timeoutMs(lease.ttlMs),
       send: (node) => node.release(keys, lease.owner, token),
+      late: (index, answer) => this.#released(trail, index, answer, keys, lease.owner),
       heard: (index, answer) => {
         const node = this.#nodes[index]!
+        this.#released(trail, index, answer, keys, lease.owner)
         if (answer.kind === 'failed') failures.push({ node: node.label, cause: answer.cause })
         else {
           if (answer.value.ours) ours++
@@ -188,7 +192,8 @@ export class QuorumEngine implements Engine {
       acquire: (node) => acquire(node),
       confirm: (node, token) => node.confirm(keys, owner, token, ttlMs),
       late: (index) => {
-        if (state === 'lost' || trail?.over === true) this.#undo(index, keys, owner)
+        if (state === 'lost') this.#undo(index, keys, owner)
+        else if (trail?.over === true) this.#lateGrant(trail, index, keys, owner)
       },
       settled: () => {
         if (trail !== undefined) this.#trails.done(owner, trail)
@@ -218,6 +223,25 @@ export class QuorumEngine implements Engine {
     })
   }
 
+  /** The release is on its way there, and mostly behind what was granted late: only its answer tells. */
+  #lateGrant(trail: Trail, index: number, keys: KeySet, owner: string): void {
+    const released = trail.released.get(index)
+    if (released === undefined) trail.late.add(index)
+    else if (!released) this.#undo(index, keys, owner)
+  }
+
+  #released(
+    trail: Trail | undefined,
+    index: number,
+    answer: Answer<{ ours: boolean }>,
+    keys: KeySet,
+    owner: string,
+  ): void {
+    const ours = answer.kind === 'answer' && answer.value.ours
+    trail?.released.set(index, ours)
+    if (!ours && trail?.late.delete(index) === true) this.#undo(index, keys, owner)
+  }
+
   /** Best effort, in the background: the key's ttl does the rest. */
   #undo(index: number, keys: KeySet, owner: string): void {
     this.#nodes[index]!.release(keys, owner, 0n).catch(() => undefined)
@@ -234,7 +258,7 @@ export class QuorumEngine implements Engine {
       .catch(() => undefined)
       .finally(() => {
         trail.repairing.delete(index)
-        if (trail.over) this.#undo(index, keys, lease.owner)
+        if (trail.over) this.#lateGrant(trail, index, keys, lease.owner)
         this.#trails.done(lease.owner, trail)
       })
   }
@@ -333,6 +357,8 @@ const LET_IN_EVERY_MS = 5000
 
 /** For commands that belong to no lease: the time a node has, as if it were one of 10 s. */
 const NO_TTL_MS = 10_000
+
+const NOT_OURS: Answer<{ ours: boolean }> = { kind: 'answer', value: { ours: false } }
 
 interface Elected {
   readonly token: number | undefined

@@ -149,9 +149,13 @@ return answers
  */
 export const RELEASE = script(
   'release',
-  `if #KEYS == 2 and ARGV[2] == '0' then
-  if redis.call('get', KEYS[1]) ~= ARGV[1] then return -1 end
+  `local t = ARGV[2]
+if #KEYS == 2 and redis.call('get', KEYS[1]) == ARGV[1] then
   redis.call('del', KEYS[1])
+  if t ~= '0' then
+    local f = redis.call('get', KEYS[2])
+    if not f or tonumber(f) < tonumber(t) then redis.call('set', KEYS[2], t, 'px', ARGV[3]) end
+  end
   return redis.call(ARGV[4], ARGV[5], ARGV[1])
 end
 ${NUMBER}local token = tonumber(ARGV[2])

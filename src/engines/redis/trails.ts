@@ -3,13 +3,19 @@
  * extensions, repairs. Kept so that a release can be repeated on a node where one of them takes effect after it.
  */
 export interface Trail {
-  /** The lease was released: whatever takes effect from now on must be undone. */
+  /** The lease was released: whatever takes effect after that must be undone. */
   over: boolean
+  /** What each node said to the release: true if the lease was there, and so nothing can have come after it. */
+  readonly released: Map<number, boolean>
+  /** Nodes that granted after the release was sent, and have not answered to it yet. */
+  readonly late: Set<number>
   underWay: number
   /** Nodes on which a lost key was put back. They don't count as proof until a quorum of others has proved the lease. */
   readonly repaired: Set<number>
   readonly repairing: Set<number>
 }
+
+const FRESH = { over: false, underWay: 0 }
 
 export class Trails {
   readonly #trails = new Map<string, Trail>()
@@ -22,7 +28,7 @@ export class Trails {
   begin(owner: string): Trail {
     let trail = this.#trails.get(owner)
     if (trail === undefined) {
-      trail = { over: false, underWay: 0, repaired: new Set(), repairing: new Set() }
+      trail = { ...FRESH, released: new Map(), late: new Set(), repaired: new Set(), repairing: new Set() }
       this.#trails.set(owner, trail)
     }
     trail.underWay++
@@ -34,11 +40,12 @@ export class Trails {
     if (trail.underWay === 0 && (trail.over || trail.repaired.size === 0)) this.#trails.delete(owner)
   }
 
-  end(owner: string): void {
+  end(owner: string): Trail | undefined {
     const trail = this.#trails.get(owner)
-    if (trail === undefined) return
+    if (trail === undefined) return undefined
     trail.over = true
     if (trail.underWay === 0) this.#trails.delete(owner)
+    return trail
   }
 
   get size(): number {
