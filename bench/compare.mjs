@@ -2,6 +2,9 @@ import { bare, connect, libraries } from './libraries.mjs'
 import { inRounds, ratio, slice, summary, warmUp } from './measure.mjs'
 import { emptyServers } from './servers.mjs'
 
+/** The warm-up may take as long as so many slices: 2.4 s in full, 1 s in the short version. */
+const WARM_SLICES = 12
+
 /**
  * All libraries on the same servers without contention, as rows for a table.
  *
@@ -16,7 +19,7 @@ export async function compare(servers, { rounds, ms, inFlight = 1, who = librari
     entries.push({ library, clients, lock: library.open(clients) })
   }
   try {
-    for (const entry of entries) await warmUp(entry.lock, { inFlight, tag: tag(entry), atMostMs: ms * 20 })
+    for (const entry of entries) await warmUp(entry.lock, { inFlight, tag: tag(entry), atMostMs: ms * WARM_SLICES })
     const results = await inRounds(entries, rounds, (entry) => slice(entry, servers, { ms, inFlight, tag: tag(entry) }))
     const base = results.get(entries.find(({ library }) => library === bare) ?? entries[0])
     return entries.map((entry) => {

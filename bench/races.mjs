@@ -7,7 +7,7 @@ const LEAST_MS = 300
 const MOST_REPEATS = 12
 
 /** How long it all may take. */
-export const QUICK = { rounds: 3, peerRounds: 1, boundMs: 2_500, warmMs: 400 }
+export const QUICK = { rounds: 2, peerRounds: 1, boundMs: 2_000, warmMs: 300 }
 export const FULL = { rounds: 8, peerRounds: 2, boundMs: 15_000, warmMs: 2_000 }
 
 /**

@@ -11,7 +11,7 @@ if (lease === null) {
   console.log('someone else is at it')
 } else {
   console.log(`mine: token ${lease.token > 0n}, valid for ${lease.remaining() > 9000}`)
-  console.log(`another try gives ${await locks.tryAcquire('report:daily')}`)
+  console.log('another try gives', await locks.tryAcquire('report:daily'))
   lease.assertHeld() // right before a side effect
   console.log(`released while still mine: ${await lease.release()}`)
 }

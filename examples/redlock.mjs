@@ -9,9 +9,9 @@ const [first, ...others] = process.env.REDIS_URLS.split(',')
 const nodeRedis = createClient({ url: first })
 nodeRedis.on('error', (error) => console.error(error.message))
 await nodeRedis.connect()
-const clients = [nodeRedis, ...others.map((url) => new Redis(url))]
+const ioredis = others.map((url) => new Redis(url))
 
-const locks = createLocks(redlock(clients), { ttl: '10s', wait: '5s' })
+const locks = createLocks(redlock([nodeRedis, ...ioredis]), { ttl: '10s', wait: '5s' })
 const transfer = async (lease) => {
   // One token for both accounts; pass it to the store, which rejects an older one.
   console.log(`holding ${lease.resources.join(' and ')} with one token: ${typeof lease.token}`)
@@ -21,4 +21,4 @@ console.log(await locks.using(['account:1', 'account:2'], transfer))
 
 await locks.close()
 nodeRedis.destroy()
-for (const client of clients.slice(1)) client.disconnect()
+for (const client of ioredis) client.disconnect()

@@ -8,7 +8,7 @@ export const heldLeases = {
   number: 7,
   title: '10,000 held leases with renewal, one node',
   async run({ servers, quick }) {
-    const plan = { leases: 10_000, ttlMs: quick ? 3_000 : 6_000, ttls: quick ? 1.6 : 3 }
+    const plan = { leases: 10_000, ttlMs: quick ? 2_000 : 6_000, ttls: quick ? 1.6 : 3 }
     const rows = []
     const short = ['ringfence', 'redis-semaphore']
     for (const library of libraries.filter((each) => each !== bare && (!quick || short.includes(each.name)))) {

@@ -47,7 +47,7 @@ export function bench(options: LocksOptions = {}, engineOptions: ScriptedOptions
 }
 
 /** Ids that count up, and the middle of every range: a run is the same each time. */
-export function countedRandom(fraction = 0.5): Random {
+function countedRandom(fraction = 0.5): Random {
   let ids = 0
   return { id: () => (++ids).toString(16).padStart(32, '0'), fraction: () => fraction }
 }

@@ -34,7 +34,7 @@ export async function startQuorum(serverOptions: RedisOptions = {}): Promise<Quo
   }
 }
 
-export function connect(port: number): Redis {
+function connect(port: number): Redis {
   // A server that is away is what these tests are about; ioredis would print it.
   return new Redis({ host: '127.0.0.1', port }).on('error', () => undefined)
 }
