@@ -217,6 +217,8 @@ export class Desk implements WaitHost, LeaseDesk {
   }
 
   #failed(request: { resources: readonly string[]; owner: string }, cause: unknown): never {
+    // Wrong arguments that only the engine can know: names in different hash slots.
+    if (cause instanceof RangeError) throw cause
     const { resources, owner } = request
     const error =
       cause instanceof EngineError

@@ -8,6 +8,8 @@ import type { LeaseRecord } from './lease.ts'
 const BATCH = 200
 /** Leases due within this part of their ttl are renewed together with one that is due now, so that they stay together. */
 const EARLY_PART = 1 / 12
+/** Timers stand still while a machine sleeps. After it wakes, the deadlines are looked at within this time. */
+const LONGEST_NAP_MS = 1000
 /** A timer this late means that the process was stopped or its event loop blocked. */
 const STALL_MS = 100
 
@@ -95,7 +97,7 @@ export class Keeper {
 
   #wakeIn(delayMs: number): void {
     // Timers have whole milliseconds; a fraction less would find nothing due and be set again at once.
-    const wholeMs = Math.max(Math.ceil(delayMs), 0)
+    const wholeMs = Math.min(Math.max(Math.ceil(delayMs), 0), LONGEST_NAP_MS)
     const atMs = this.#clock.monotonicMs() + wholeMs
     if (atMs >= this.#timerAtMs) return
     this.#timer?.cancel()

@@ -41,8 +41,8 @@ export async function once<T>(
     return { ran: true, value }
   } finally {
     const restMs = atLeastMs - (desk.clock.monotonicMs() - began)
-    if (restMs < MIN_TTL_MS || !lease.held) await lease[Symbol.asyncDispose]()
+    if (restMs <= 0 || !lease.held) await lease[Symbol.asyncDispose]()
     // If the rest can't be set, the lease runs out with its ttl, which is longer: nothing is run too early.
-    else await desk.leave(lease, restMs).catch(() => undefined)
+    else await desk.leave(lease, Math.max(restMs, MIN_TTL_MS)).catch(() => undefined)
   }
 }

@@ -1,3 +1,6 @@
+/** Nobody is let go first for longer: some who seemed to wait may be gone. */
+const MOST_MS = 100
+
 interface Turn {
   /** How many other processes waited when our last turn ended. */
   readonly rivals: number
@@ -21,7 +24,7 @@ export class Turns {
     // A release and an attempt take about as long, and the news must travel too; at most 50 ms, in case that time was unusual.
     const unitMs = Math.min(Math.max(2 * tookMs, 1), 50)
     for (const resource of resources) this.#turns.set(resource, { rivals, heard: 0, unitMs })
-    return rivals * unitMs
+    return Math.min(rivals * unitMs, MOST_MS)
   }
 
   /** Someone else's turn is over. Answers how long to let others go first. */
@@ -31,7 +34,7 @@ export class Turns {
       const turn = this.#turns.get(resource)
       if (turn === undefined) continue
       turn.heard++
-      delayMs = Math.max(delayMs, (turn.rivals - turn.heard) * turn.unitMs)
+      delayMs = Math.max(delayMs, Math.min((turn.rivals - turn.heard) * turn.unitMs, MOST_MS))
     }
     return delayMs
   }

@@ -102,7 +102,7 @@ export class Waiter {
 
   /** The resource may be free. With a delay, others get their turn first. */
   wake(delayMs = 0): void {
-    if (delayMs > 0) this.#notBeforeMs = this.#host.clock.monotonicMs() + delayMs
+    this.#notBeforeMs = delayMs > 0 ? this.#host.clock.monotonicMs() + delayMs : 0
     this.#woken = true
     this.#endSleep?.()
   }
@@ -265,6 +265,8 @@ export class Waiter {
   async #courtesy(): Promise<void> {
     const waitMs = this.#notBeforeMs - this.#host.clock.monotonicMs()
     this.#notBeforeMs = 0
-    if (waitMs > 0) await sleep(this.#host.clock, waitMs)
+    if (waitMs <= 0) return
+    this.#cancelled = new AbortController()
+    await sleep(this.#host.clock, waitMs, this.#cancelled.signal)
   }
 }

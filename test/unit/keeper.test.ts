@@ -325,7 +325,7 @@ describe('after a stall', () => {
     expect((signal.reason as LeaseLostError).reason).toBe('expired')
     expect(engine.count('extend')).toBe(0)
     expect(told().slice(2)).toEqual(['lost', 'stalled'])
-    expect(events.at(-1)).toEqual({ type: 'stalled', lateMs: 17_000, leases: 1 })
+    expect(events.at(-1)).toEqual({ type: 'stalled', lateMs: 19_000, leases: 1 })
   })
 
   test('that the lease has outlived, it is renewed at once', async () => {
@@ -349,9 +349,9 @@ describe('after a stall', () => {
   test('a timer that is a little late, as on every busy machine, is not a stall', async () => {
     const { clock, locks, told } = bench({ ttl: '30s' })
     await locks.acquire('a')
-    await clock.stall(10_100)
+    await clock.stall(1100)
     expect(told()).not.toContain('stalled')
-    await clock.stall(10_101)
+    await clock.stall(1101)
     expect(told()).toContain('stalled')
   })
 

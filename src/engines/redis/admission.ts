@@ -39,11 +39,11 @@ export class Admission {
     await this.#admit(run)
   }
 
-  /** Loads the script if this node, which was in use before it restarted, has forgotten nothing. True if so. */
+  /** Loads the script if this node sits out, but was in use before it restarted and has forgotten nothing. True if so. */
   async loadDurable(): Promise<boolean> {
     const run = await this.#run()
     // Without a stamp it has not kept what it should have: the disk may be new.
-    if (!(await this.stamped()) || !(await this.#forgetsNothing())) return false
+    if ((await this.#isLoaded()) || !(await this.#isStamped()) || !(await this.#forgetsNothing())) return false
     await this.#admit(run)
     return true
   }
@@ -54,26 +54,33 @@ export class Admission {
   }
 
   /** Has the node ever been in use, as far as it remembers? Tells a new deployment from one that lost its memory. */
-  async stamped(): Promise<boolean> {
-    const [stamp, scripts] = await Promise.all([
-      this.#client.run(['EXISTS', STAMP_KEY], STAMP_KEY),
-      this.#client.run(['SCRIPT', 'EXISTS', this.#script.sha], STAMP_KEY),
-    ])
-    return Number(stamp) === 1 || (Array.isArray(scripts) && Number(scripts[0]) === 1)
+  async inUse(): Promise<boolean> {
+    return (await this.#isStamped()) || (await this.#isLoaded())
+  }
+
+  async #isStamped(): Promise<boolean> {
+    return Number(await this.#client.run(['EXISTS', STAMP_KEY], STAMP_KEY)) === 1
+  }
+
+  async #isLoaded(): Promise<boolean> {
+    const known = await this.#client.run(['SCRIPT', 'EXISTS', this.#script.sha], STAMP_KEY)
+    return Array.isArray(known) && Number(known[0]) === 1
   }
 
   /**
-   * If the node restarted between the look at it and the load, the new run has a script that it must not have yet: its
-   * scripts are flushed, which other users of the node notice as one more NOSCRIPT.
+   * If the node restarted between the look at it and the load, or may have, the new run has a script that it must not
+   * have yet: its scripts are flushed, which other users of the node notice as one more NOSCRIPT.
    */
   async #admit(looked: Run): Promise<void> {
     await this.#client.run(['SCRIPT', 'LOAD', this.#script.text], STAMP_KEY)
-    const now = await this.#run()
-    if (now.id !== looked.id) {
+    try {
+      const now = await this.#run()
+      if (now.id !== looked.id) throw new SittingOutError(this.#sitOutMs - now.uptimeMs)
+      await this.#client.run(['SET', STAMP_KEY, now.id], STAMP_KEY)
+    } catch (error) {
       await this.#client.run(['SCRIPT', 'FLUSH'], STAMP_KEY)
-      throw new SittingOutError(this.#sitOutMs - now.uptimeMs)
+      throw error
     }
-    await this.#client.run(['SET', STAMP_KEY, now.id], STAMP_KEY)
   }
 
   async #forgetsNothing(): Promise<boolean> {

@@ -11,8 +11,8 @@ export interface ElectionPlan {
   readonly inOrder: boolean
   acquire(node: RedisNode): Promise<Granted | Refused>
   confirm(node: RedisNode, token: number): Promise<NodeAnswer>
-  /** An answer after the decision: a grant, or a failure that may have been one. */
-  late(node: number): void
+  /** A grant after the decision, or a failure that may have been one. */
+  late(node: number, failed: boolean): void
   /** Every request has been answered or has failed. */
   settled(): void
 }
@@ -73,10 +73,9 @@ export class Election {
     return this.#nodes((_index, { state }) => state === 'ours')
   }
 
-  /** Nodes that may be ours: asked and silent, or failed in a way that tells nothing. */
-  unknown(): number[] {
-    return this.#nodes((index, { state, votes }) => {
-      if (state === 'silent') return this.#inOrder?.includes(index) !== true
+  /** Nodes that may be ours: they failed in a way that tells nothing. Those that are silent yet are heard of as late. */
+  doubtful(): number[] {
+    return this.#nodes((index, { votes }) => {
       const failure = this.#failures?.get(index)
       return failure !== undefined && (votes.length > 0 || !(failure.cause instanceof NotSentError))
     })
@@ -119,7 +118,7 @@ export class Election {
     this.#plan.nodes[index]!.suspect = false
     if ('fence' in answer && answer.fence > this.highestFence) this.highestFence = answer.fence
     if (this.#decided || this.#failures?.has(index) === true) {
-      if (answer.kind !== 'refused' && answer.kind !== 'out') this.#plan.late(index)
+      if (answer.kind !== 'refused' && answer.kind !== 'out') this.#plan.late(index, false)
       return
     }
     const isAlike = this.#alike.length === 0 || ('fence' in answer && answer.fence === this.#fence)
@@ -128,6 +127,8 @@ export class Election {
       this.#alike.push(index)
       return this.#proceed('granted')
     }
+    // Asked to confirm before it had granted, it said no; now it can be asked again.
+    if (answer.kind === 'granted') this.#asked?.delete(index)
     if (answer.kind === 'refused') this.refusals = [...this.refusals, answer]
     this.#count(index, answer.kind === 'refused' ? { kind: 'out' } : answer)
     this.#proceed(answer.kind)
@@ -136,7 +137,7 @@ export class Election {
   #failed(index: number, cause: Error): void {
     this.#plan.nodes[index]!.suspect = true
     if (this.#decided || this.#failures?.has(index) === true) {
-      this.#plan.late(index)
+      this.#plan.late(index, true)
       return
     }
     this.#fail(index, cause)
@@ -202,6 +203,7 @@ export class Election {
   #decide(token: number | undefined): void {
     this.#decided = true
     this.#deadline?.cancel()
+    if (this.#underWay === 0) this.#plan.settled()
     this.#resolve(token)
   }
 
@@ -218,8 +220,9 @@ export class Election {
       this.#fail(this.#alone, cause)
       return this.#proceed('failed')
     }
-    for (const [index, { state }] of this.#ballotsNow().entries()) {
-      if (state !== 'silent') continue
+    for (const [index, { state, votes }] of this.#ballotsNow().entries()) {
+      const isAsked = this.#asked?.has(index) === true && !votes.includes(this.#confirming)
+      if (state !== 'silent' && !(state === 'ours' && isAsked)) continue
       this.#plan.nodes[index]!.suspect = true
       this.#fail(index, cause)
     }

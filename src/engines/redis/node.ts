@@ -106,9 +106,9 @@ export class RedisNode {
     })
   }
 
-  /** `told`: how many clients were listening for it. */
-  release(keys: KeySet, owner: string, token: bigint): Promise<{ ours: boolean; told: number }> {
-    const publish = this.client.cluster ? 'spublish' : 'publish'
+  /** `told`: how many clients were listening for it; with `quiet` nobody is told. */
+  release(keys: KeySet, owner: string, token: bigint, quiet = false): Promise<{ ours: boolean; told: number }> {
+    const publish = quiet ? '' : this.client.cluster ? 'spublish' : 'publish'
     const args = [owner, String(token), this.#fenceTtl(0), publish, ...keys.channels]
     return this.#run(RELEASE, keys.pairs, args, (reply) => {
       const told = numeric(reply, RELEASE)
@@ -160,7 +160,8 @@ export class RedisNode {
     const send = (command: readonly string[]): Promise<readonly unknown[]> =>
       this.client.runTogether([command, wait], keys[0]!)
     return this.#send(script, keys, args, send, ([reply, acknowledged]) => {
-      if (numeric(acknowledged, script) >= count) return read(reply, script)
+      const answer = read(reply, script)
+      if (wroteNothing(answer) || numeric(acknowledged, script) >= count) return answer
       throw new Error(`only ${String(acknowledged)} of ${count} replicas acknowledged within ${withinMs} ms`)
     })
   }
@@ -225,6 +226,18 @@ export class RedisNode {
     this.#answers++
     if (--this.#unanswered === 0) this.#whenIdle?.()
   }
+}
+
+/** An answer to a step that changed nothing, so that there is nothing for replicas to acknowledge. */
+function wroteNothing(answer: unknown): boolean {
+  if (Array.isArray(answer)) return !answer.includes(true)
+  return (
+    typeof answer === 'object' &&
+    answer !== null &&
+    'kind' in answer &&
+    answer.kind !== 'granted' &&
+    answer.kind !== 'confirmed'
+  )
 }
 
 type Read<T> = (reply: unknown, script: Script) => T

@@ -83,7 +83,8 @@ export class QuorumEngine implements Engine {
       return { kind: 'granted', token: BigInt(token) }
     }
     // To be tried again, with a new owner: late answers of this one may still be on their way to be undone.
-    if (isSitting && (await this.#letIn(true))) return { kind: 'refused', reason: 'split' }
+    const isHeld = election.refusals.length > this.#nodes.length - this.#quorum
+    if (isSitting && !isHeld && (await this.#letIn(true))) return { kind: 'refused', reason: 'split' }
     return this.#refusal(election, request)
   }
 
@@ -91,11 +92,16 @@ export class QuorumEngine implements Engine {
     const keys = this.#keys(lease.resources)
     const proposal = this.#proposal()
     const trail = this.#trails.end(lease.owner)
-    const { token, election } = await this.#elect(keys, next.owner, next.ttlMs, false, (node) =>
-      node.handOver(keys, lease.owner, next, proposal),
+    const { token, election } = await this.#elect(
+      keys,
+      next.owner,
+      next.ttlMs,
+      false,
+      (node) => node.handOver(keys, lease.owner, next, proposal),
+      (index) => this.#undo(index, keys, lease.owner),
     )
     // Where the hand-over may not have arrived, or all of it failed, the old owner's keys would stay for their ttl.
-    for (const index of token === undefined ? this.#nodes.keys() : election.unknown()) {
+    for (const index of token === undefined ? this.#nodes.keys() : election.doubtful()) {
       this.#undo(index, keys, lease.owner)
     }
     // The old owner may still be granted on a slow node, behind the hand-over.
@@ -181,8 +187,10 @@ export class QuorumEngine implements Engine {
     ttlMs: number,
     inOrder: boolean,
     acquire: (node: RedisNode) => Promise<Granted | Refused>,
+    lateFailure?: (index: number) => void,
   ): Promise<Elected> {
     let state: 'open' | 'won' | 'lost' = 'open'
+    let quiet = false
     const trail = this.#nodes.length > 1 ? this.#trails.begin(owner) : undefined
     const election = new Election({
       nodes: this.#nodes,
@@ -191,9 +199,10 @@ export class QuorumEngine implements Engine {
       inOrder,
       acquire: (node) => acquire(node),
       confirm: (node, token) => node.confirm(keys, owner, token, ttlMs),
-      late: (index) => {
-        if (state === 'lost') this.#undo(index, keys, owner)
+      late: (index, failed) => {
+        if (state === 'lost') this.#undo(index, keys, owner, quiet)
         else if (trail?.over === true) this.#lateGrant(trail, index, keys, owner)
+        if (failed) lateFailure?.(index)
       },
       settled: () => {
         if (trail !== undefined) this.#trails.done(owner, trail)
@@ -202,7 +211,10 @@ export class QuorumEngine implements Engine {
     const token = await election.run()
     this.#highestFence = Math.max(this.#highestFence, election.highestFence)
     state = token === undefined ? 'lost' : 'won'
-    if (token === undefined) await this.#withdraw(election, keys, owner)
+    // Where someone holds it for certain, nobody need hear that we have let go of the rest: a waiter whom it woke would be
+    // granted the same rest, let go of it, and wake the others, for as long as the lease lasts.
+    quiet = this.#holder(election) !== undefined
+    if (token === undefined) await this.#withdraw(election, keys, owner, quiet)
     return { token, election }
   }
 
@@ -211,14 +223,14 @@ export class QuorumEngine implements Engine {
    * A node that said no did nothing and is left alone. Waits for the nodes that granted, so that the next attempt does
    * not meet its own leftovers.
    */
-  async #withdraw(election: Election, keys: KeySet, owner: string): Promise<void> {
-    for (const index of election.unknown()) this.#undo(index, keys, owner)
+  async #withdraw(election: Election, keys: KeySet, owner: string, quiet: boolean): Promise<void> {
+    for (const index of election.doubtful()) this.#undo(index, keys, owner, quiet)
     const granted = election.granted().map((index) => this.#nodes[index]!)
     if (granted.length === 0) return
     await ask(granted, {
       deadlines: this.#deadlines,
       timeoutMs: this.#timeoutMs(NO_TTL_MS),
-      send: (node) => node.release(keys, owner, 0n),
+      send: (node) => node.release(keys, owner, 0n, quiet),
       heard: () => false,
     })
   }
@@ -243,8 +255,8 @@ export class QuorumEngine implements Engine {
   }
 
   /** Best effort, in the background: the key's ttl does the rest. */
-  #undo(index: number, keys: KeySet, owner: string): void {
-    this.#nodes[index]!.release(keys, owner, 0n).catch(() => undefined)
+  #undo(index: number, keys: KeySet, owner: string, quiet = false): void {
+    this.#nodes[index]!.release(keys, owner, 0n, quiet).catch(() => undefined)
   }
 
   /** Puts a lost key back on a node, for those who ask it. It proves nothing about the lease. */
@@ -269,8 +281,7 @@ export class QuorumEngine implements Engine {
    */
   async #letIn(maybeNew: boolean): Promise<boolean> {
     if (this.#options.restart !== 'auto') return false
-    const stamped = this.#nodes.map(({ admission }) => this.#inTime(admission.stamped()))
-    const isNew = maybeNew && !(await Promise.all(stamped).catch(() => [true])).includes(true)
+    const isNew = maybeNew && !(await this.#anyInUse())
     const letIn = this.#nodes.map(async ({ admission }) => {
       if (!isNew) return this.#inTime(admission.loadDurable())
       await this.#inTime(admission.loadNew())
@@ -278,6 +289,11 @@ export class QuorumEngine implements Engine {
     })
     // Not being allowed to ask, or no answer, is no reason to let a node vote.
     return (await Promise.all(letIn.map((node) => node.catch(() => false)))).includes(true)
+  }
+
+  async #anyInUse(): Promise<boolean> {
+    const inUse = this.#nodes.map(({ admission }) => this.#inTime(admission.inUse()))
+    return (await Promise.all(inUse).catch(() => [true])).includes(true)
   }
 
   /** The others are enough for now; a node that need not sit out is let in for the next time, if it is not the time yet. */
@@ -293,14 +309,20 @@ export class QuorumEngine implements Engine {
     const size = this.#nodes.length
     const { failures, refusals } = election
     if (failures.length > size - this.#quorum) throw this.#failure(failures, request.resources)
-    const byHolder = new Map<string, number>()
-    for (const { holder } of refusals) byHolder.set(holder, (byHolder.get(holder) ?? 0) + 1)
-    const [holder, votes] = [...byHolder].reduce((most, entry) => (entry[1] > most[1] ? entry : most), ['', 0])
+    const holder = this.#holder(election) ?? refusals[0]?.holder
+    const votes = refusals.filter((refusal) => refusal.holder === holder).length
     // As far as we know: the others have not answered, or were not even asked.
     const mayHoldQuorum = election.granted().length === 0 && votes + size - refusals.length >= this.#quorum
-    if (!(votes >= this.#quorum || mayHoldQuorum)) return { kind: 'refused', reason: 'split', holder }
+    const named = holder === undefined ? {} : { holder }
+    if (votes < this.#quorum && !mayHoldQuorum) return { kind: 'refused', reason: 'split', ...named }
     const remainingMs = this.#freeInMs(election)
-    return { kind: 'refused', reason: 'held', holder, ...(remainingMs === undefined ? {} : { remainingMs }) }
+    return { kind: 'refused', reason: 'held', ...named, ...(remainingMs === undefined ? {} : { remainingMs }) }
+  }
+
+  /** Whom a quorum of nodes names. */
+  #holder({ refusals }: Election): string | undefined {
+    const votes = (holder: string): number => refusals.filter((refusal) => refusal.holder === holder).length
+    return refusals.find(({ holder }) => votes(holder) >= this.#quorum)?.holder
   }
 
   /** When so many locks have run out that a quorum is free. */

@@ -144,7 +144,7 @@ return answers
 )
 
 /**
- * KEYS: L and F of each resource. ARGV: owner, token (0 after a failed attempt), F's ttl, 'publish' or 'spublish', then
+ * KEYS: L and F of each resource. ARGV: owner, token (0 after a failed attempt), F's ttl, 'publish', 'spublish' or nothing, then
  * the channel of each resource, where the owner is told. F is never touched under another owner: it may have voted for the number that is there.
  */
 export const RELEASE = script(
@@ -153,9 +153,10 @@ export const RELEASE = script(
 if #KEYS == 2 and redis.call('get', KEYS[1]) == ARGV[1] then
   redis.call('del', KEYS[1])
   if t ~= '0' then
-    local f = redis.call('get', KEYS[2])
-    if not f or tonumber(f) < tonumber(t) then redis.call('set', KEYS[2], t, 'px', ARGV[3]) end
+    local f = tonumber(redis.pcall('get', KEYS[2]))
+    if not f or f < tonumber(t) then redis.call('set', KEYS[2], t, 'px', ARGV[3]) end
   end
+  if ARGV[4] == '' then return 0 end
   return redis.call(ARGV[4], ARGV[5], ARGV[1])
 end
 ${NUMBER}local token = tonumber(ARGV[2])
@@ -166,7 +167,7 @@ for i = 1, #KEYS, 2 do
   if token > 0 and (not held or held == ARGV[1]) and number(KEYS[i + 1]) < token then
     redis.call('set', KEYS[i + 1], ARGV[2], 'px', ARGV[3])
   end
-  if held == ARGV[1] then told = math.max(told, redis.call(ARGV[4], ARGV[5 + (i - 1) / 2], ARGV[1])) end
+  if held == ARGV[1] and ARGV[4] ~= '' then told = math.max(told, redis.call(ARGV[4], ARGV[5 + (i - 1) / 2], ARGV[1])) end
 end
 return ours and told or -1 - told
 `,

@@ -17,12 +17,14 @@ const MOST_OWN = 256
 interface Channel {
   readonly watchers: Set<() => void>
   /** True when enough nodes have confirmed that no release can go unnoticed. */
-  readonly armed: Promise<boolean>
+  armed: Promise<boolean>
   readonly confirmed: Set<number>
   /** Nodes that have told of a release since the watchers were last called. */
   readonly told: Set<number>
   /** Whose release the watchers were last called for; what slower nodes tell of it is old news. */
   called: string
+  /** No longer wanted: a subscription that is confirmed after this is ended. */
+  gone: boolean
   gathering: Timer | undefined
   lingering: Timer | undefined
 }
@@ -87,16 +89,17 @@ export class Wakeups {
   #channel(name: string): Channel {
     const known = this.#channels.get(name)
     if (known !== undefined) return known
-    const confirmed = new Set<number>()
     const channel: Channel = {
       watchers: new Set(),
-      armed: this.#arm(name, confirmed),
-      confirmed,
+      armed: Promise.resolve(false),
+      confirmed: new Set(),
       told: new Set(),
       called: '',
+      gone: false,
       gathering: undefined,
       lingering: undefined,
     }
+    channel.armed = this.#arm(name, channel)
     this.#channels.set(name, channel)
     // A channel that could not be armed is forgotten, so that the next watcher tries anew.
     void channel.armed.then((armed) => {
@@ -106,8 +109,9 @@ export class Wakeups {
   }
 
   /** Whoever releases a lease reaches a quorum of nodes; so do we, and the two have one in common. */
-  #arm(name: string, confirmed: Set<number>): Promise<boolean> {
+  #arm(name: string, channel: Channel): Promise<boolean> {
     const subscribers = this.#open()
+    const { confirmed } = channel
     return new Promise((resolve) => {
       let left = subscribers.length
       const timer = this.#clock.timer(() => resolve(false), ARM_TIMEOUT_MS)
@@ -126,7 +130,8 @@ export class Wakeups {
           .subscribe(name, (owner) => this.#told(name, index, owner))
           .then(
             () => {
-              confirmed.add(index)
+              if (channel.gone) this.#end(name, index)
+              else confirmed.add(index)
               settle()
             },
             () => settle(),
@@ -170,16 +175,20 @@ export class Wakeups {
     channel.lingering = this.#clock.timer(
       () => {
         // Another channel may have come under its name since, if this one could not be armed.
-        if (this.#closed || channel.watchers.size > 0 || this.#channels.get(name) !== channel) return
+        const current = this.#channels.get(name)
+        if (this.#closed || channel.watchers.size > 0 || (current !== undefined && current !== channel)) return
         channel.gathering?.cancel()
+        channel.gone = true
         this.#channels.delete(name)
-        for (const index of channel.confirmed) {
-          // A subscription that can't be ended ends with its connection.
-          this.#subscribers?.[index]?.unsubscribe(name).catch(() => undefined)
-        }
+        for (const index of channel.confirmed) this.#end(name, index)
       },
       LINGER_MS,
       true,
     )
+  }
+
+  #end(name: string, index: number): void {
+    // A subscription that can't be ended ends with its connection.
+    this.#subscribers?.[index]?.unsubscribe(name).catch(() => undefined)
   }
 }
