@@ -191,7 +191,8 @@ export const peers = libraries.filter(({ peer }) => peer)
 /** @param {string} name */
 export function libraryNamed(name) {
   const found = libraries.find((library) => library.name === name)
-  if (found === undefined) throw new Error(`no library is called ${name}; there are ${libraries.map((l) => l.name)}`)
+  if (found === undefined)
+    throw new Error(`no library is called ${name}; there are ${libraries.map((l) => l.name).join(', ')}`)
   return found
 }
 

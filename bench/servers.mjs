@@ -36,9 +36,8 @@ export async function stopServers() {
   controls.clear()
   const children = [...running]
   killAll()
-  await Promise.all(
-    children.map((child) => child.exitCode ?? child.signalCode ?? new Promise((done) => child.once('exit', done))),
-  )
+  const alive = children.filter(({ exitCode, signalCode }) => exitCode === null && signalCode === null)
+  await Promise.all(alive.map((child) => new Promise((done) => child.once('exit', done))))
 }
 
 /** Nothing in them is worth a farewell, and a frozen server would not hear a softer signal. */

@@ -36,7 +36,9 @@ const tasks = {
   },
 }
 
-process.on('message', async ({ task, plan }) => {
+process.on('message', (message) => void answer(message))
+
+async function answer({ task, plan }) {
   // No answer: the race that it ends has one.
   if (task === 'stop') return stop.abort()
   try {
@@ -44,7 +46,7 @@ process.on('message', async ({ task, plan }) => {
   } catch (error) {
     process.send?.({ error: String(error?.stack ?? error) })
   }
-})
+}
 // The parent is gone: so are we.
 process.on('disconnect', () => process.exit())
 
