@@ -311,9 +311,11 @@ function locksCases(): Case[] {
         controller.abort(reason)
         await assert.rejects(waiting, reason)
         await first.release()
-        const next = await one.tryAcquire(name!)
-        assert.ok(next !== null, 'expected the resource to be free')
-        await next.release()
+        // An attempt that was under way when the wait was aborted is undone behind the caller's back.
+        await eventually(
+          'the resource to be free',
+          async () => (await (await one.tryAcquire(name!))?.release()) === true,
+        )
       },
     },
     {
@@ -390,7 +392,15 @@ class Bench {
   async engine(): Promise<Engine> {
     const engine = await this.#setup.engine()
     this.#engines.push(engine)
-    return engine
+    // The first attempt on new servers may end without a winner ('split'), and the core would just make another.
+    for (let attempt = 0; attempt < 5; attempt++) {
+      const request = this.request()
+      const outcome = await engine.acquire(request)
+      if (outcome.kind === 'refused') continue
+      await engine.release({ ...request, token: outcome.token })
+      return engine
+    }
+    assert.fail('a free resource was refused five times')
   }
 
   async locks(): Promise<Locks> {

@@ -1,7 +1,8 @@
+import { optionsOrThrow } from './arguments.ts'
 import { shown } from './duration.ts'
 import type { Lease } from './lease.ts'
 import type { Locks } from './locks.ts'
-import { objectOrThrow, type LeaseOptions } from './options.ts'
+import { LEASE_OPTIONS, type LeaseOptions } from './options.ts'
 
 export interface ElectOptions extends LeaseOptions {
   /** Ends the campaign; a leader's own signal aborts too, and its work is waited for. */
@@ -19,7 +20,7 @@ export async function elect<T>(
   options: ElectOptions,
 ): Promise<T> {
   if (typeof lead !== 'function') throw new TypeError(`lead: expected a function, got ${shown(lead)}`)
-  objectOrThrow(options, 'options')
+  optionsOrThrow(options, [...LEASE_OPTIONS, 'signal'])
   for (;;) {
     await using lease = await locks.acquire(name, { ...options, wait: Infinity })
     // The election's own end must reach the leader: by giving the leadership up, which ends its signal.

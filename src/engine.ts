@@ -38,6 +38,8 @@ export interface Engine {
 
 export interface EngineLimits {
   readonly maxTtlMs: number
+  /** How to get a longer one, for the error message. */
+  readonly longer?: string
   /** Clock drift to allow for over a ttl, in ms. */
   driftMs(ttlMs: number): number
 }

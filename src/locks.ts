@@ -5,8 +5,10 @@ import { HeldError } from './errors.ts'
 import { Lease } from './lease.ts'
 import { once, type OnceOptions, type OnceOutcome } from './once.ts'
 import {
+  LEASE_OPTIONS,
   locksSettings,
   NO_OPTIONS,
+  resourceName,
   resourceNames,
   waitTerms,
   type LeaseOptions,
@@ -42,7 +44,8 @@ export class Locks implements AsyncDisposable {
 
   /** The lease, or null when someone else has it. Never waits for anyone. */
   async tryAcquire(resource: string | readonly string[], options: LeaseOptions = NO_OPTIONS): Promise<Lease | null> {
-    const outcome = await this.#desk.tryAcquire(resourceNames(resource), this.#terms(options))
+    const terms = waitTerms(options, this.#settings.defaults, this.engine, LEASE_OPTIONS)
+    const outcome = await this.#desk.tryAcquire(resourceNames(resource), terms)
     return outcome instanceof Lease ? outcome : null
   }
 
@@ -85,7 +88,7 @@ export class Locks implements AsyncDisposable {
 
   /** Who holds what: the lease of one resource, or every lease on the engine. */
   inspect(resource?: string): AsyncIterable<LeaseInfo> {
-    if (resource !== undefined) resourceNames(resource)
+    if (resource !== undefined) resourceName(resource)
     return this.engine.inspect(resource)
   }
 

@@ -1,7 +1,8 @@
+import { optionsOrThrow } from './arguments.ts'
 import type { Desk } from './desk.ts'
 import { durationMs, shown, type Duration } from './duration.ts'
 import { Lease, MIN_TTL_MS } from './lease.ts'
-import { objectOrThrow, resourceNames, waitTerms, type WaitTerms } from './options.ts'
+import { resourceNames, waitTerms, type WaitTerms } from './options.ts'
 
 export interface OnceOptions {
   /** Nobody runs the job again before this time has passed since it began, however soon it is done. Default 0. */
@@ -22,8 +23,8 @@ export async function once<T>(
   options: OnceOptions,
   work: (lease: Lease) => T | Promise<T>,
 ): Promise<OnceOutcome<T>> {
+  optionsOrThrow(options, ['atLeast', 'atMost', 'ttl'])
   if (typeof work !== 'function') throw new TypeError(`work: expected a function, got ${shown(work)}`)
-  objectOrThrow(options, 'options')
   const atLeastMs = durationMs(options.atLeast ?? 0, 'atLeast', { maxMs: desk.maxTtlMs })
   const { ttl, atMost } = options
   const maxHoldMs = atMost === undefined ? Infinity : durationMs(atMost, 'atMost', { minMs: 1, maxMs: Infinity })

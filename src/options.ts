@@ -1,3 +1,4 @@
+import { objectOrThrow, optionsOrThrow } from './arguments.ts'
 import { systemClock, type Clock } from './clock.ts'
 import { durationMs, shown, type Duration } from './duration.ts'
 import type { Engine } from './engine.ts'
@@ -59,6 +60,10 @@ const DEFAULT_TTL_MS = 30_000
 /** Enough to make local contention cost one round trip a section, few enough that other processes wait milliseconds. */
 const DEFAULT_HAND_OVERS = { count: 8, timeMs: 100 }
 
+export const LEASE_OPTIONS = ['ttl', 'renew', 'maxHold']
+const WAIT_OPTIONS = [...LEASE_OPTIONS, 'wait', 'signal']
+const LOCKS_OPTIONS = [...LEASE_OPTIONS, 'wait', 'label', 'handOver', 'observe', 'clock', 'random']
+
 /** What a call without options has; the defaults then need no second look. */
 export const NO_OPTIONS: WaitOptions = {}
 
@@ -69,7 +74,7 @@ const MAX_RESOURCES = 100
 const MAX_LABEL_LENGTH = 200
 
 export function locksSettings(options: LocksOptions, engine: Engine): Settings {
-  objectOrThrow(options, 'options')
+  optionsOrThrow(options, LOCKS_OPTIONS)
   const clock = options.clock ?? systemClock
   if (options.handOver !== undefined) objectOrThrow(options.handOver, 'handOver')
   if (options.clock !== undefined) methodsOrThrow(options.clock, 'clock', ['monotonicMs', 'wallMs', 'timer'])
@@ -89,7 +94,7 @@ export function locksSettings(options: LocksOptions, engine: Engine): Settings {
     signal: undefined,
   }
   return {
-    defaults: waitTerms(options, none, engine),
+    defaults: readTerms(options, none, engine),
     label: options.label === undefined ? undefined : labelOrThrow(options.label),
     handOver: { count, timeMs: durationMs(time, 'handOver.time') },
     observe: options.observe,
@@ -98,9 +103,18 @@ export function locksSettings(options: LocksOptions, engine: Engine): Settings {
   }
 }
 
-export function waitTerms(options: WaitOptions, defaults: WaitTerms, engine: Engine): WaitTerms {
+export function waitTerms(
+  options: WaitOptions,
+  defaults: WaitTerms,
+  engine: Engine,
+  names: readonly string[] = WAIT_OPTIONS,
+): WaitTerms {
   if (options === NO_OPTIONS) return defaults
-  objectOrThrow(options, 'options')
+  optionsOrThrow(options, names)
+  return readTerms(options, defaults, engine)
+}
+
+function readTerms(options: WaitOptions, defaults: WaitTerms, engine: Engine): WaitTerms {
   const { ttl, renew, maxHold, wait, signal } = options
   if (renew !== undefined && typeof renew !== 'boolean') {
     throw new TypeError(`renew: expected true or false, got ${shown(renew)}`)
@@ -109,8 +123,7 @@ export function waitTerms(options: WaitOptions, defaults: WaitTerms, engine: Eng
     throw new TypeError(`signal: expected an AbortSignal, got ${shown(signal)}`)
   }
   return {
-    ttlMs:
-      ttl === undefined ? defaults.ttlMs : durationMs(ttl, 'ttl', { minMs: MIN_TTL_MS, maxMs: engine.limits.maxTtlMs }),
+    ttlMs: ttl === undefined ? defaults.ttlMs : ttlOf(ttl, engine),
     renew: renew ?? defaults.renew,
     maxHoldMs:
       maxHold === undefined ? defaults.maxHoldMs : durationMs(maxHold, 'maxHold', { minMs: 1, maxMs: Infinity }),
@@ -121,16 +134,16 @@ export function waitTerms(options: WaitOptions, defaults: WaitTerms, engine: Eng
 
 /** Sorted and without repetition, so that two requests for the same resources look the same on every server. */
 export function resourceNames(given: string | readonly string[]): readonly string[] {
-  if (typeof given === 'string') return [resourceOrThrow(given)]
+  if (typeof given === 'string') return [resourceName(given)]
   if (!Array.isArray(given))
     throw new TypeError(`resource: expected a string or an array of strings, got ${shown(given)}`)
   if (given.length === 0 || given.length > MAX_RESOURCES) {
     throw new RangeError(`resource: expected 1 to ${MAX_RESOURCES} names, got ${given.length}`)
   }
-  return [...new Set(given.map(resourceOrThrow))].sort()
+  return [...new Set(given.map(resourceName))].sort()
 }
 
-function resourceOrThrow(name: unknown): string {
+export function resourceName(name: unknown): string {
   if (typeof name !== 'string') throw new TypeError(`resource: expected a string, got ${shown(name)}`)
   if (name === '') throw new RangeError('resource: expected a name, got an empty string')
   // eslint-disable-next-line no-control-regex -- control characters are what it looks for
@@ -161,14 +174,19 @@ function labelOrThrow(label: unknown): string {
   )
 }
 
-export function objectOrThrow(value: unknown, name: string): void {
-  if (typeof value !== 'object' || value === null)
-    throw new TypeError(`${name}: expected an object, got ${shown(value)}`)
-}
-
 function methodsOrThrow(value: object, name: string, methods: readonly string[]): void {
   objectOrThrow(value, name)
   const missing = methods.filter((method) => typeof Reflect.get(value, method) !== 'function')
   if (missing.length > 0)
     throw new TypeError(`${name}: expected an object with ${methods.join(', ')}, got none for ${missing.join(', ')}`)
+}
+
+/** A ttl that the engine grants; where the engine could be told to grant more, the error says how. */
+export function ttlOf(ttl: unknown, { limits }: Pick<Engine, 'limits'>): number {
+  try {
+    return durationMs(ttl, 'ttl', { minMs: MIN_TTL_MS, maxMs: limits.maxTtlMs })
+  } catch (error) {
+    if (!(error instanceof RangeError) || limits.longer === undefined) throw error
+    throw new RangeError(`${error.message}; ${limits.longer}`)
+  }
 }

@@ -1,3 +1,4 @@
+import { optionsOrThrow } from '../../arguments.ts'
 import { systemClock, type Clock } from '../../clock.ts'
 import { durationMs, shown, type Duration } from '../../duration.ts'
 import type { Engine, EngineLimits, Guarantees } from '../../engine.ts'
@@ -42,7 +43,7 @@ export interface RedlockOptions extends CommonOptions {
 
 /** Leases on one Redis or Valkey: a server, a Sentinel group or a Cluster. */
 export function redis(client: unknown, options: RedisOptions = {}): Engine {
-  objectOrThrow(options)
+  optionsOrThrow(options, [...COMMON_OPTIONS, 'replicas', 'within'])
   const { replicas = 0, within = 50 } = options
   if (!Number.isInteger(replicas) || replicas < 0) {
     throw new RangeError(`replicas: expected a whole number from 0 on, got ${shown(replicas)}`)
@@ -65,7 +66,7 @@ export function redlock(clients: readonly unknown[], options: RedlockOptions = {
       `clients: expected at least 3 independent Redis masters, got ${clients.length}; for one server use redis(client)`,
     )
   }
-  objectOrThrow(options)
+  optionsOrThrow(options, [...COMMON_OPTIONS, 'maxTtl', 'restart'])
   const { restart = 'auto', maxTtl = 60_000 } = options
   if (!['auto', 'strict', 'trust'].includes(restart)) {
     throw new TypeError(`restart: expected 'auto', 'strict' or 'trust', got ${shown(restart)}`)
@@ -123,7 +124,8 @@ function engine(
   if (typeof drift !== 'number' || !(drift >= 0 && drift <= 0.5)) {
     throw new RangeError(`drift: expected a part of the ttl from 0 to 0.5, got ${shown(drift)}`)
   }
-  const limits: EngineLimits = { maxTtlMs: kind.maxTtlMs, driftMs: (ttlMs) => Math.ceil(ttlMs * drift) + 2 }
+  const longer = name === 'redlock' ? { longer: 'redlock(clients, { maxTtl }) allows for more' } : {}
+  const limits: EngineLimits = { maxTtlMs: kind.maxTtlMs, ...longer, driftMs: (ttlMs) => Math.ceil(ttlMs * drift) + 2 }
   const nodeOptions = {
     clock,
     prefix,
@@ -151,10 +153,7 @@ function engine(
   )
 }
 
-function objectOrThrow(options: unknown): void {
-  if (typeof options === 'object' && options !== null) return
-  throw new TypeError(`options: expected an object, got ${shown(options)}`)
-}
+const COMMON_OPTIONS = ['prefix', 'nodeTimeout', 'drift', 'fenceTtl', 'clock']
 
 function usable(value: unknown, option: string): RedisClient {
   const client = named(option, () => recognise(value))
