@@ -35,8 +35,10 @@ export class WaitTimeoutError extends RingfenceError {
   readonly waitMs: number
   readonly holder: string | undefined
 
-  constructor(resources: readonly string[], waitMs: number, holder?: string) {
-    super(`waited ${waitMs} ms for ${named(resources)}${holder === undefined ? '' : `, held by ${holder}`}`, resources)
+  constructor(resources: readonly string[], waitMs: number, holder?: string, answered = true) {
+    const why =
+      holder === undefined ? (answered ? '' : ', and had no answer from the engine yet') : `, held by ${holder}`
+    super(`waited ${waitMs} ms for ${named(resources)}${why}`, resources)
     this.waitMs = waitMs
     this.holder = holder
   }

@@ -37,9 +37,9 @@ export class Lease implements AsyncDisposable {
     return this.#record.remainingMs() > 0
   }
 
-  /** It was given back, by `release()` or by closing the locks: not a loss. */
+  /** It was given back by `release()`: not a loss. */
   get released(): boolean {
-    return this.#record.over === 'released' || this.#record.over === 'closed'
+    return this.#record.over === 'released'
   }
 
   /** Call it right before a side effect: timers fire late in a stalled process, this does not. */

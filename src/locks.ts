@@ -76,12 +76,12 @@ export class Locks implements AsyncDisposable {
     return value
   }
 
-  /** Leads whenever it can: campaigns, runs the work while leader, and campaigns again after a loss. See `elect.ts`. */
+  /** Leads whenever it can: campaigns, runs the work while leader, and campaigns again after a loss. */
   elect<T>(name: string, lead: Work<T>, options: ElectOptions = {}): Promise<T> {
     return elect(this, name, lead, options)
   }
 
-  /** Runs a scheduled job on one machine only: skipped when held, kept for at least so long. See `once.ts`. */
+  /** Runs a scheduled job on one machine only: skipped when held, kept for at least so long. */
   once<T>(name: string, options: OnceOptions, work: Work<T>): Promise<OnceOutcome<T>> {
     return once(this.#desk, this.#settings.defaults, name, options, work)
   }
@@ -97,7 +97,10 @@ export class Locks implements AsyncDisposable {
     return this.engine.check(this.#settings.defaults.ttlMs)
   }
 
-  /** Ends all waits, releases all leases of these locks, closes the engine. Your own clients stay open. */
+  /**
+   * Ends all waits, releases all leases of these locks, closes the engine; your own clients stay open. Work under way is not
+   * waited for: its signal aborts, and `using` rejects with `LeaseLostError`.
+   */
   close(): Promise<void> {
     this.#closing ??= this.#desk.close()
     return this.#closing

@@ -182,7 +182,7 @@ function methodsOrThrow(value: object, name: string, methods: readonly string[])
 }
 
 /** A ttl that the engine grants; where the engine could be told to grant more, the error says how. */
-export function ttlOf(ttl: unknown, { limits }: Pick<Engine, 'limits'>): number {
+function ttlOf(ttl: unknown, { limits }: Pick<Engine, 'limits'>): number {
   try {
     return durationMs(ttl, 'ttl', { minMs: MIN_TTL_MS, maxMs: limits.maxTtlMs })
   } catch (error) {

@@ -66,6 +66,8 @@ export class Waiter {
   /** Woken by a release: so are the others who wait for it. */
   #contended = false
   #failure: EngineError | undefined
+  /** Any answer at all has come. */
+  #answered = false
   #holder: string | undefined
 
   constructor(resources: readonly string[], terms: WaitTerms, host: WaitHost) {
@@ -134,6 +136,7 @@ export class Waiter {
         const here = this.#host.heldHere(this.resources)
         if (here !== undefined) {
           this.#holder = here.owner
+          this.#answered = true
           this.#tellWaiting(here.remainingMs())
           // Its end wakes us; the time is for the case that it ends by itself.
           await this.#sleep(here.remainingMs() + 1)
@@ -183,6 +186,7 @@ export class Waiter {
       if (error instanceof EngineError && error.transient) return error
       throw error
     })
+    this.#answered = true
     if (outcome instanceof EngineError) {
       this.#failure = outcome
       return this.#backoffMs(polls)
@@ -235,7 +239,7 @@ export class Waiter {
   }
 
   #timeUp(): void {
-    this.cancel(this.#failure ?? new WaitTimeoutError(this.resources, this.terms.waitMs, this.#holder))
+    this.cancel(this.#failure ?? new WaitTimeoutError(this.resources, this.terms.waitMs, this.#holder, this.#answered))
   }
 
   #backoffMs(polls: number): number {

@@ -102,7 +102,9 @@ describe('imports', () => {
   })
 
   test('an engine imports of the core only the contract and the small tools', () => {
-    const allowed = ['engine', 'clock', 'random', 'duration', 'errors', 'deadlines'].map((name) => `src/${name}.ts`)
+    const allowed = ['arguments', 'engine', 'clock', 'random', 'duration', 'errors', 'deadlines'].map(
+      (name) => `src/${name}.ts`,
+    )
     const outside = all
       .filter(({ path }) => path.startsWith('src/engines/'))
       .filter(
@@ -126,7 +128,7 @@ describe('imports', () => {
   })
 
   test('the small tools and the contract import nothing of the core but each other', () => {
-    const tools = ['engine', 'clock', 'random', 'duration', 'errors', 'events', 'queue', 'deadlines'].map(
+    const tools = ['arguments', 'engine', 'clock', 'random', 'duration', 'errors', 'events', 'queue', 'deadlines'].map(
       (name) => `src/${name}.ts`,
     )
     const wrong = all.filter(

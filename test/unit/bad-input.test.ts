@@ -143,7 +143,7 @@ describe('redis()', () => {
     const client = new Redis({ lazyConnect: true })
     client.disconnect()
     expect(() => redis(client)).toThrow(TypeError)
-    expect(() => redis(client)).toThrow(/^client: expected a client that can be used, but localhost:6379 is .*closed/)
+    expect(() => redis(client)).toThrow(/^client: expected a client that can be used, but localhost:6379: .*closed/)
   })
 
   test('of a client with a keyPrefix, or of a replica, says what to do instead', () => {
@@ -211,7 +211,7 @@ describe('redlock()', () => {
     const clients = lazyClients(3)
     clients[1]!.disconnect()
     expect(() => redlock(clients)).toThrow(
-      /^clients\[1\]: expected a client that can be used, but localhost:1001 is .*closed/,
+      /^clients\[1\]: expected a client that can be used, but localhost:1001: .*closed/,
     )
   })
 
@@ -344,3 +344,39 @@ function messageOf(call: () => unknown): string {
   }
   return 'nothing was thrown'
 }
+
+describe('an option that does not exist', () => {
+  const locks = createLocks(memory())
+  const lazy = (): Redis => new Redis({ lazyConnect: true })
+
+  test.each<[string, () => unknown]>([
+    ['createLocks', () => createLocks(memory(), { timeout: 5 } as never)],
+    ['redis', () => redis(lazy(), { ttl: '5s' } as never)],
+    ['redlock', () => redlock([lazy(), lazy(), lazy()], { quorum: 1 } as never)],
+  ])('of %s is refused by name, with those that exist', (_, call) => {
+    expect(call).toThrow(/^options: expected .*, got '(timeout|ttl|quorum)'$/)
+  })
+
+  test.each<[string, () => Promise<unknown>]>([
+    ['tryAcquire', () => locks.tryAcquire('a', { wait: '5s' } as never)],
+    ['acquire', () => locks.acquire('a', { TTL: '5s' } as never)],
+    ['using', () => locks.using('a', { retries: 3 } as never, () => 1)],
+    ['once', () => locks.once('a', { atleast: '5s' } as never, () => 1)],
+    ['elect', () => locks.elect('a', () => 1, { wait: 5 } as never)],
+  ])('of %s is refused by name, with those that exist', async (_, call) => {
+    await expect(call()).rejects.toThrow(/^options: expected .*, got '(wait|TTL|retries|atleast)'$/)
+  })
+
+  test('is not the only slip that is told: inspect takes one name', () => {
+    expect(() => locks.inspect(['a'] as never)).toThrow('resource: expected a string, got an array')
+  })
+})
+
+test('work under way when the locks are closed is not handed out as if its lease had lasted', async () => {
+  const locks = createLocks(memory())
+  const work = locks.using('a', async () => {
+    await locks.close()
+    return 'done'
+  })
+  await expect(work).rejects.toMatchObject({ code: 'LEASE_LOST', reason: 'closed' })
+})

@@ -117,7 +117,7 @@ describe('close', () => {
       expect(wait).toMatchObject({ state: 'rejected', reason: { code: 'ENGINE', message: 'these locks are closed' } })
     }
     for (const signal of signals) expect(signal.reason).toMatchObject({ reason: 'closed' })
-    for (const lease of leases) expect([lease.held, lease.released]).toEqual([false, true])
+    for (const lease of leases) expect([lease.held, lease.signal.reason]).toMatchObject([false, { reason: 'closed' }])
     expect(await it.leases()).toMatchObject([{ resource: 'r', owner: rival.owner }])
     expect(it.engine.ops.at(-1)).toBe('close')
     expect(it.clock.foregroundTimers).toBe(0)

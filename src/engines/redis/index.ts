@@ -159,7 +159,7 @@ function usable(value: unknown, option: string): RedisClient {
   const client = named(option, () => recognise(value))
   const why = client.unusable()
   if (why !== undefined)
-    throw new TypeError(`${option}: expected a client that can be used, but ${client.label} is ${why}`)
+    throw new TypeError(`${option}: expected a client that can be used, but ${client.label}: ${why}`)
   return client
 }
 
