@@ -345,9 +345,12 @@ function messageOf(call: () => unknown): string {
   return 'nothing was thrown'
 }
 
+function lazy(): Redis {
+  return new Redis({ lazyConnect: true })
+}
+
 describe('an option that does not exist', () => {
   const locks = createLocks(memory())
-  const lazy = (): Redis => new Redis({ lazyConnect: true })
 
   test.each<[string, () => unknown]>([
     ['createLocks', () => createLocks(memory(), { timeout: 5 } as never)],
