@@ -62,8 +62,10 @@ test('bug 2: a retry does not meet the key of its own earlier attempt', async ()
 
 test('bug 8: no option lowers the quorum below the majority', async () => {
   const three = await servers(3)
-  const options = { quorum: 1, minQuorum: 1, minimumQuorum: 1, quorumSize: 1, votes: 1, prefix: '' }
-  const us = locksOn(redlock(three.map(ioredis), { ...options, nodeTimeout: 500 }))
+  for (const name of ['quorum', 'minQuorum', 'minimumQuorum', 'quorumSize', 'votes']) {
+    expect(() => redlock(three.map(ioredis), { [name]: 1 })).toThrow(`got '${name}'`)
+  }
+  const us = locksOn(redlock(three.map(ioredis), { nodeTimeout: 500 }))
   await settle(us)
   await seize(three.slice(0, 2), 'order')
   expect(await us.locks.tryAcquire('order')).toBeNull()
@@ -129,10 +131,13 @@ test('bug 24: a frozen node stalls neither acquire nor extend nor release', asyn
 test('bug 25: no option makes several holders of a resource', async () => {
   const three = await servers(3)
   const clients = three.map(ioredis)
-  const options = { permits: 2, limit: 2, maxLeases: 2, concurrency: 2 }
-  const us = locksOn(redlock(clients, { ...options, prefix: '' }))
+  const us = locksOn(redlock(clients))
+  for (const name of ['permits', 'limit', 'maxLeases', 'concurrency']) {
+    expect(() => redlock(clients, { [name]: 2 })).toThrow(`got '${name}'`)
+    await expect(us.locks.tryAcquire('order', { [name]: 2 })).rejects.toThrow(`got '${name}'`)
+  }
   const holders = []
-  for (let i = 0; i < 3; i++) holders.push(await us.locks.tryAcquire('order', { ...options, ttl: '30s' }))
+  for (let i = 0; i < 3; i++) holders.push(await us.locks.tryAcquire('order', { ttl: '30s' }))
   expect(holders.filter((lease) => lease !== null)).toHaveLength(1)
   expect(Object.getOwnPropertyNames(Object.getPrototypeOf(us.locks)).join(' ')).not.toMatch(/semaphore|permit/i)
 })
