@@ -145,10 +145,6 @@ export class LeaseRecord implements LeaseRef {
     return this.#maxHoldMs === Infinity ? Infinity : this.#maxHoldMs - elapsedMs(this.#clock, this.#heldSince)
   }
 
-  heldForMs(): number {
-    return elapsedMs(this.#clock, this.#heldSince)
-  }
-
   /** A renewal that began at `since` has been proved. */
   renewed(since: Instant, ttlMs: number): void {
     this.ttlMs = ttlMs

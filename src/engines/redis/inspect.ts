@@ -2,7 +2,6 @@ import type { Deadlines } from '../../deadlines.ts'
 import type { LeaseInfo } from '../../engine.ts'
 import { EngineError } from '../../errors.ts'
 import { ask } from './ask.ts'
-import { slotOf } from './drivers/slot.ts'
 import { FENCE_PATTERN, resourceOfFence } from './keys.ts'
 import type { Inspected, RedisNode } from './node.ts'
 import { quorumOf } from './votes.ts'
@@ -91,12 +90,8 @@ async function leasesOf(
 
 async function inspectNode(node: RedisNode, resources: readonly string[]): Promise<readonly Inspected[]> {
   if (!node.client.cluster || resources.length === 1) return node.inspect(node.keys(resources))
-  const one = async (resource: string): Promise<readonly Inspected[]> => node.inspect(node.keys([resource]))
-  const ordered = [...resources].sort((a, b) => slotOf(a) - slotOf(b))
-  const found = new Map(
-    await Promise.all(ordered.map(async (resource) => [resource, (await one(resource))[0]!] as const)),
-  )
-  return resources.map((resource) => found.get(resource)!)
+  // On a Cluster each may be in a slot of its own.
+  return (await Promise.all(resources.map((resource) => node.inspect(node.keys([resource]))))).flat()
 }
 
 /** The owner that a quorum of nodes names, the least time left among those that hold the lease up, its highest number. */

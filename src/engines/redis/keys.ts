@@ -1,4 +1,4 @@
-import { slotOf } from './drivers/slot.ts'
+import { hashTag, slotOf } from './slot.ts'
 
 /** The keys and the channel of one resource. All three share a hash slot. */
 export interface ResourceKeys {
@@ -13,7 +13,7 @@ export interface ResourceKeys {
 const FENCE = 'ringfence:fence:'
 const FREED = 'ringfence:freed:'
 export const FENCE_PATTERN = `${FENCE}*`
-/** From a node's first use on: tells a new deployment from nodes that have all lost their memory. */
+/** Written when a node is let in: one that has it was in use, and its value tells in which of its runs. */
 export const STAMP_KEY = 'ringfence:stamp'
 
 export function resourceKeys(prefix: string, resource: string): ResourceKeys {
@@ -44,14 +44,6 @@ function lockOfTail(tail: string): string | undefined {
   if (tail.startsWith('{')) return tail.slice(1, -1)
   if (tail.startsWith('#')) return tail.slice(tail.indexOf('}:') + 2)
   return undefined
-}
-
-/** The part of a key between its first brace and the next closing one, unless empty: the only part that is hashed. */
-export function hashTag(key: string): string | undefined {
-  const open = key.indexOf('{')
-  if (open < 0) return undefined
-  const close = key.indexOf('}', open + 1)
-  return close > open + 1 ? key.slice(open + 1, close) : undefined
 }
 
 const tags = new Map<number, number>()

@@ -34,7 +34,7 @@ local function number(key) return tonumber(redis.call('get', key) or 0) end
 `
 
 /** A client's clock may be wrong by this much before a node stops following it when it numbers a grant. */
-const CLAMP_US = 2_000_000
+export const CLAMP_US = 2_000_000
 
 /**
  * v := max(highest F + 1, proposal), with the proposal clamped to this node's clock, so that one client with a mad clock
@@ -52,6 +52,17 @@ const GRANT = `local function grant(count, highest, owner, ttl, proposal, fence_
 end
 `
 
+/** The end of the usual case: L is set; F becomes the proposal p, or one more than it was if that is more. */
+function raise(fenceTtl: string): string {
+  return `  local before = redis.call('set', KEYS[2], p, 'get', 'px', ${fenceTtl})
+  if not before or (#before == #p and before < p) then return p end
+  if tonumber(before) < tonumber(p) then return p end
+  local v = string.format('%.0f', before + 1)
+  redis.call('set', KEYS[2], v, 'px', ${fenceTtl})
+  return v
+`
+}
+
 /**
  * KEYS: L and F of each resource. ARGV: owner, ttl, proposal, F's ttl.
  *
@@ -62,13 +73,7 @@ end
  */
 const ACQUIRE_TEXT = `local p = ARGV[3]
 if #KEYS == 2 and redis.call('time')[1] == string.sub(p, 1, -7) and redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', ARGV[2]) then
-  local before = redis.call('set', KEYS[2], p, 'get', 'px', ARGV[4])
-  if not before or (#before == #p and before < p) then return p end
-  if tonumber(before) < tonumber(p) then return p end
-  local v = string.format('%.0f', before + 1)
-  redis.call('set', KEYS[2], v, 'px', ARGV[4])
-  return v
-end
+${raise('ARGV[4]')}end
 ${NUMBER}${GRANT}local owner = ARGV[1]
 local highest, mine, holder, left = 0, 0, nil, 0
 for i = 1, #KEYS, 2 do
@@ -179,13 +184,7 @@ export const HAND_OVER = script(
   `local p = ARGV[4]
 if #KEYS == 2 and redis.call('time')[1] == string.sub(p, 1, -7) and redis.call('get', KEYS[1]) == ARGV[1] then
   redis.call('set', KEYS[1], ARGV[2], 'px', ARGV[3])
-  local before = redis.call('set', KEYS[2], p, 'get', 'px', ARGV[5])
-  if not before or (#before == #p and before < p) then return p end
-  if tonumber(before) < tonumber(p) then return p end
-  local v = string.format('%.0f', before + 1)
-  redis.call('set', KEYS[2], v, 'px', ARGV[5])
-  return v
-end
+${raise('ARGV[5]')}end
 ${NUMBER}${GRANT}local highest, given = 0, 0
 for i = 1, #KEYS, 2 do
   local held = redis.call('get', KEYS[i])

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { isNoScript } from '../../../src/engines/redis/drivers/server-errors.ts'
-import { slotOf } from '../../../src/engines/redis/drivers/slot.ts'
+import { slotOf } from '../../../src/engines/redis/slot.ts'
 import type { Group } from '../../support/group.ts'
 import type { RedisServer } from '../../support/servers/redis.ts'
 import { startCluster } from '../../support/servers/redis-cluster.ts'

@@ -1,3 +1,4 @@
+import { CLAMP_US } from '../scripts.ts'
 import type { CheckPlan, Diagnosis, Patient } from './patient.ts'
 import { milliseconds, percent } from './patient.ts'
 
@@ -36,8 +37,8 @@ const LEAST_GAP_MS = 500
 const MOST_GAP_MS = 3000
 /** The wall clock is read in whole milliseconds. */
 const WALL_GRAIN_MS = 1
-/** A node follows a client's clock only so far when it numbers a grant: CLAMP_US of node.ts. */
-const CLAMP_MS = 2000
+/** A node follows a client's clock only so far when it numbers a grant. */
+const CLAMP_MS = CLAMP_US / 1000
 
 interface Reading {
   readonly sentMs: number

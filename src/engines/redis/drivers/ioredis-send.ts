@@ -2,7 +2,7 @@ import type { RedisMaster } from '../client.ts'
 import { isKeyless, togetherOnCluster } from './cluster.ts'
 import { property, text } from './expected.ts'
 import { plain } from './reply.ts'
-import { slotOf } from './slot.ts'
+import { slotOf } from '../slot.ts'
 
 /** What is used of an ioredis or iovalkey `Redis`. */
 export interface IoredisClient {

@@ -1,7 +1,7 @@
 import type { RedisMaster } from '../client.ts'
 import { isKeyless, togetherOnCluster } from './cluster.ts'
 import { plain } from './reply.ts'
-import { slotOf } from './slot.ts'
+import { slotOf } from '../slot.ts'
 
 /** What is used of a node-redis client (`createClient`). */
 export interface NodeRedisClient {

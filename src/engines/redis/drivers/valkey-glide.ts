@@ -1,7 +1,7 @@
 import type { RedisClient, RedisMaster } from '../client.ts'
 import { describe, hasMethods, property, text } from './expected.ts'
 import { plain } from './reply.ts'
-import { slotOf } from './slot.ts'
+import { slotOf } from '../slot.ts'
 import { glideSubscriber } from './valkey-glide-lines.ts'
 import { together, togetherInSlot } from './valkey-glide-together.ts'
 import { DECODER_STRING, type GlideClient } from './valkey-glide-types.ts'

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { slotOf } from '../../../../src/engines/redis/drivers/slot.ts'
-import { assertOneSlot, hashTag, resourceKeys, resourceOfFence } from '../../../../src/engines/redis/keys.ts'
+import { hashTag, slotOf } from '../../../../src/engines/redis/slot.ts'
+import { assertOneSlot, resourceKeys, resourceOfFence } from '../../../../src/engines/redis/keys.ts'
 
 /** Mostly braces and separators, where the rules are; any other character now and then. */
 const text = fc.string({

@@ -10,10 +10,15 @@ const table = Uint16Array.from({ length: 256 }, (_, byte) => {
 
 /** The hash slot of a key or of a sharded channel: of its first non-empty `{tag}` where it has one. */
 export function slotOf(key: string): number {
-  const open = key.indexOf('{')
-  const close = open === -1 ? -1 : key.indexOf('}', open + 1)
-  const hashed = close > open + 1 ? key.slice(open + 1, close) : key
   let crc = 0
-  for (const byte of Buffer.from(hashed)) crc = ((crc << 8) & 0xffff) ^ (table[(crc >> 8) ^ byte] ?? 0)
+  for (const byte of Buffer.from(hashTag(key) ?? key)) crc = ((crc << 8) & 0xffff) ^ (table[(crc >> 8) ^ byte] ?? 0)
   return crc % SLOTS
+}
+
+/** The part of a key between its first brace and the next closing one, unless empty: the only part that is hashed. */
+export function hashTag(key: string): string | undefined {
+  const open = key.indexOf('{')
+  if (open < 0) return undefined
+  const close = key.indexOf('}', open + 1)
+  return close > open + 1 ? key.slice(open + 1, close) : undefined
 }
