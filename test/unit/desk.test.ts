@@ -205,9 +205,9 @@ describe('close', () => {
 
 describe('a lease that is garbage-collected unreleased', () => {
   test('is no longer renewed, warns once, and leaves its resource to run out', async () => {
-    const seen = warnings()
+    const seen = warnings('forgotten')
     const it = bench({ ttl: '30s' })
-    const { signal, gone } = await acquireAndForget(it, 'a')
+    const { signal, gone } = await acquireAndForget(it, 'forgotten')
     // From its first renewal on nobody but its user keeps it.
     await it.clock.advance(10_000)
     expect(it.engine.count('extend')).toBe(1)
@@ -220,7 +220,7 @@ describe('a lease that is garbage-collected unreleased', () => {
     )
     await settled()
     expect(seen.map(({ name, code }) => [name, code])).toEqual([['RingfenceWarning', 'RINGFENCE_ABANDONED']])
-    expect(seen[0]!.message).toContain('the lease on a was garbage-collected')
+    expect(seen[0]!.message).toContain('the lease on forgotten was garbage-collected')
     expect(signal.reason).toMatchObject({ reason: 'abandoned' })
     expect(it.events.at(-1)).toMatchObject({ type: 'lost', reason: 'abandoned' })
     await it.clock.advance(29_999)
@@ -231,7 +231,7 @@ describe('a lease that is garbage-collected unreleased', () => {
   })
 
   test('says nothing when it was released, was lost, or is in use', async () => {
-    const seen = warnings()
+    const seen = warnings('kept', 'released', 'lost')
     const it = bench({ ttl: '30s' })
     const kept = await it.locks.acquire('kept')
     const refs: WeakRef<object>[] = []
@@ -257,10 +257,10 @@ describe('a lease that is garbage-collected unreleased', () => {
   })
 
   test('is not what happens to the lease of a `using` whose work forgets it', async () => {
-    const seen = warnings()
+    const seen = warnings('forgotten-by-work')
     const it = bench()
     const gate = new Gate()
-    const work = it.locks.using('a', async () => {
+    const work = it.locks.using('forgotten-by-work', async () => {
       await gate.opened
       return 'done'
     })
@@ -303,9 +303,12 @@ function boom(): never {
   throw new Error('boom')
 }
 
-function warnings(): (Error & { code?: string })[] {
+/** The warnings about these leases. They are the process's own, and leases of other tests are collected whenever. */
+function warnings(...names: string[]): (Error & { code?: string })[] {
   const seen: (Error & { code?: string })[] = []
-  const listener = (warning: Error): void => void seen.push(warning)
+  const listener = (warning: Error): void => {
+    if (names.some((name) => warning.message.includes(`the lease on ${name} was`))) seen.push(warning)
+  }
   process.on('warning', listener)
   onTestFinished(() => void process.off('warning', listener))
   return seen
