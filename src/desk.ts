@@ -1,7 +1,7 @@
 import { hostname } from 'node:os'
 import { elapsedMs, instant, sleep, type Clock } from './clock.ts'
 import { Deadlines } from './deadlines.ts'
-import type { Engine, Refusal, Release } from './engine.ts'
+import type { Engine, EngineLimits, Refusal, Release } from './engine.ts'
 import { EngineError } from './errors.ts'
 import { tell, type Observer } from './events.ts'
 import { Keeper } from './keeper.ts'
@@ -85,8 +85,12 @@ export class Desk implements WaitHost, LeaseDesk {
     await this.engine.close()
   }
 
-  get maxTtlMs(): number {
-    return this.engine.limits.maxTtlMs
+  get identity(): string {
+    return this.engine.identity
+  }
+
+  get limits(): EngineLimits {
+    return this.engine.limits
   }
 
   extend(record: LeaseRecord, ttlMs: number): Promise<void> {
@@ -104,7 +108,7 @@ export class Desk implements WaitHost, LeaseDesk {
     if (record?.owner !== lease.owner) return
     record.renew = false
     try {
-      await lease.extend(ttlMs)
+      await this.#keeper.leave(record, ttlMs)
     } finally {
       this.#handles.unregister(record)
       record.releasing = Promise.resolve(true)

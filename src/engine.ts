@@ -7,8 +7,14 @@ import type { Instant } from './clock.ts'
 export interface Engine {
   /** Short and stable: 'memory', 'redis', 'redlock'. */
   readonly name: string
+  /**
+   * Whose numbers the tokens are, the same in every process that shares them: a guard refuses to compare tokens of
+   * different engines. The name, and what tells two of a kind apart as far as every process can know it (a prefix, a
+   * table, a cluster's own id).
+   */
+  readonly identity: string
   readonly guarantees: Guarantees
-  /** The longest ttl this engine grants, and how much of a ttl its clocks may eat up. */
+  /** Which ttls this engine grants, and how much of a ttl its clocks may eat up. */
   readonly limits: EngineLimits
   /**
    * One attempt at all of the resources or none (they come sorted and without repetition). Rejects with `EngineError`
@@ -17,8 +23,16 @@ export interface Engine {
   acquire(request: LeaseRequest): Promise<Grant | Refusal>
   /** Renews many leases at once; answers in their order. Never re-creates a lease that is gone. Never rejects. */
   extend(leases: readonly LeaseRef[]): Promise<readonly Extension[]>
-  /** Ends the lease if it is still the owner's. Rejects with `EngineError` when that could not be found out. */
+  /**
+   * Ends the lease if it is still the owner's, whichever process acquired it: that is how a person ends a forgotten one.
+   * Rejects with `EngineError` when that could not be found out.
+   */
   release(lease: LeaseRef): Promise<Release>
+  /**
+   * Makes the lease end after its `ttlMs` from now, with nobody renewing it, also if this process is gone by then; it was
+   * held until now. Needed only where an extension would not do, because the engine notices the end of its processes.
+   */
+  leave?(lease: LeaseRef): Promise<Extension>
   /** In one atomic step per server: if the lease is still the owner's, it becomes the next request's, with a new token. */
   handOver?(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal>
   /** Calls `freed` whenever one of the resources may have become free; a spurious call does no harm, a missed one does. */
@@ -32,6 +46,8 @@ export interface Engine {
   inspect(resource?: string): AsyncIterable<LeaseInfo>
   /** The doctor: are these servers fit to hold locks of such a ttl? */
   check(ttlMs: number): Promise<readonly Finding[]>
+  /** Creates what the engine needs on its servers (tables, stamps) ahead of its first use; says what it did, a line each. */
+  init?(): Promise<readonly string[]>
   /** Ends what the engine itself opened; the user's own clients stay open. */
   close(): Promise<void>
 }
@@ -40,6 +56,10 @@ export interface EngineLimits {
   readonly maxTtlMs: number
   /** How to get a longer one, for the error message. */
   readonly longer?: string
+  /** The shortest ttl the servers keep; default: what the core asks for. */
+  readonly minTtlMs?: number
+  /** Why it is not shorter, and how to get a shorter one, for the error message. */
+  readonly shorter?: string
   /** Clock drift to allow for over a ttl, in ms. */
   driftMs(ttlMs: number): number
 }
@@ -104,6 +124,10 @@ export interface LeaseInfo {
   readonly token: bigint
   /** Undefined for a lock without an end, set by other software. */
   readonly remainingMs: number | undefined
+  /** How long it has been held, where the engine knows it. */
+  readonly heldMs?: number
+  /** How many wait for it in the servers' own queue, where there is one. */
+  readonly waiters?: number
 }
 
 export interface Finding {
@@ -123,16 +147,23 @@ export interface Finding {
 /** What an engine promises, for machines; docs/guarantees.md says the same in words. */
 export interface Guarantees {
   /** What "at most one holder at a time" rests on. Tokens never rest on it. */
-  readonly exclusion: 'one process' | 'clocks within the drift allowance'
+  readonly exclusion: 'one process' | 'one machine' | 'clocks within the drift allowance'
   /** Whose clock ends a lease that nobody renews. */
-  readonly clock: 'own process' | 'the server' | 'each server of the quorum'
+  readonly clock:
+    | 'own process'
+    | 'this machine'
+    | 'the server'
+    | 'the leader of the servers'
+    | 'each server of the quorum'
   /** Where the fencing tokens come from. */
   readonly token: string
   /** What a granted lease outlives. */
   readonly survives: {
     readonly serverRestart: 'yes' | 'no' | 'with fsync on every write'
-    readonly lossOfServers: number
+    /** How many servers may be gone at once: a number, or fewer than half of however many there are. */
+    readonly lossOfServers: number | 'a minority'
     readonly failover: 'yes' | 'no' | 'not promised'
   }
-  readonly order: 'first come, first served in one process' | 'first come, first served'
+  /** Who is next. `by process`: processes in the order in which they began to wait, within each its own callers in theirs. */
+  readonly order: 'first come, first served in one process' | 'first come, first served by process'
 }

@@ -70,6 +70,15 @@ export class Keeper {
     }
   }
 
+  /** The last extension: the lease ends by itself then, also if this process is gone by that time. */
+  async leave(record: LeaseRecord, ttlMs: number): Promise<void> {
+    if (this.#engine.leave === undefined) return this.extend(record, ttlMs)
+    // A renewal on its way would land later and bind the lease to this process again.
+    while (record.extending !== undefined) await record.extending
+    const { resources, owner, token } = record
+    await this.#engine.leave({ resources, owner, token, ttlMs })
+  }
+
   close(): void {
     this.#timer?.cancel()
     this.#timer = undefined

@@ -22,6 +22,11 @@ export class Lease implements AsyncDisposable {
     this.#desk = desk
   }
 
+  /** The identity of the engine that granted it: tokens of different engines can't be compared. */
+  get engine(): string {
+    return this.#desk.identity
+  }
+
   /** Aborts before validity ends. Its reason is a `LeaseLostError` that says why. */
   get signal(): AbortSignal {
     return this.#record.signal
@@ -50,7 +55,7 @@ export class Lease implements AsyncDisposable {
 
   /** Renews now, for the given time from now on. Rejects with `LeaseLostError`, or `EngineError` when it stays unknown. */
   async extend(ttl: Duration = this.#record.ttlMs): Promise<void> {
-    await this.#desk.extend(this.#record, durationMs(ttl, 'ttl', { minMs: MIN_TTL_MS, maxMs: this.#desk.maxTtlMs }))
+    await this.#desk.extend(this.#record, ttlOf(ttl, this.#desk.limits))
   }
 
   /** True if it was still ours. Calling it again gives the same answer. */
@@ -65,11 +70,30 @@ export class Lease implements AsyncDisposable {
 }
 
 /** A shorter lease could not be renewed three times over a network before it ends. */
-export const MIN_TTL_MS = 50
+const MIN_TTL_MS = 50
+
+/** A ttl that the engine grants; where the engine could be told to grant others, the error says how. */
+export function ttlOf(ttl: unknown, limits: EngineLimits): number {
+  const minMs = shortestTtlMs(limits)
+  try {
+    return durationMs(ttl, 'ttl', { minMs, maxMs: limits.maxTtlMs })
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error
+    const tooShort = durationMs(ttl, 'ttl', { minMs: -Infinity, maxMs: Infinity }) < minMs
+    const hint = tooShort ? limits.shorter : limits.longer
+    if (hint === undefined) throw error
+    throw new RangeError(`${error.message}; ${hint}`)
+  }
+}
+
+export function shortestTtlMs({ minTtlMs = MIN_TTL_MS }: EngineLimits): number {
+  return Math.max(minTtlMs, MIN_TTL_MS)
+}
 
 /** Where leases are renewed and given back. */
 export interface LeaseDesk {
-  readonly maxTtlMs: number
+  readonly identity: string
+  readonly limits: EngineLimits
   extend(record: LeaseRecord, ttlMs: number): Promise<void>
   release(record: LeaseRecord): Promise<boolean>
 }

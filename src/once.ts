@@ -1,7 +1,7 @@
 import { optionsOrThrow } from './arguments.ts'
 import type { Desk } from './desk.ts'
 import { durationMs, shown, type Duration } from './duration.ts'
-import { Lease, MIN_TTL_MS } from './lease.ts'
+import { Lease, shortestTtlMs } from './lease.ts'
 import { resourceNames, waitTerms, type WaitTerms } from './options.ts'
 
 export interface OnceOptions {
@@ -25,7 +25,7 @@ export async function once<T>(
 ): Promise<OnceOutcome<T>> {
   optionsOrThrow(options, ['atLeast', 'atMost', 'ttl'])
   if (typeof work !== 'function') throw new TypeError(`work: expected a function, got ${shown(work)}`)
-  const atLeastMs = durationMs(options.atLeast ?? 0, 'atLeast', { maxMs: desk.maxTtlMs })
+  const atLeastMs = durationMs(options.atLeast ?? 0, 'atLeast', { maxMs: desk.limits.maxTtlMs })
   const { ttl, atMost } = options
   const maxHoldMs = atMost === undefined ? Infinity : durationMs(atMost, 'atMost', { minMs: 1, maxMs: Infinity })
   const terms = { ...waitTerms(ttl === undefined ? {} : { ttl }, defaults, desk.engine), maxHoldMs }
@@ -44,6 +44,6 @@ export async function once<T>(
     const restMs = atLeastMs - (desk.clock.monotonicMs() - began)
     if (restMs <= 0 || !lease.held) await lease[Symbol.asyncDispose]()
     // If the rest can't be set, the lease runs out with its ttl, which is longer: nothing is run too early.
-    else await desk.leave(lease, Math.max(restMs, MIN_TTL_MS)).catch(() => undefined)
+    else await desk.leave(lease, Math.max(restMs, shortestTtlMs(desk.limits))).catch(() => undefined)
   }
 }

@@ -3,7 +3,7 @@ import { systemClock, type Clock } from './clock.ts'
 import { durationMs, shown, type Duration } from './duration.ts'
 import type { Engine } from './engine.ts'
 import type { Observer } from './events.ts'
-import { MIN_TTL_MS } from './lease.ts'
+import { shortestTtlMs, ttlOf } from './lease.ts'
 import { systemRandom, type Random } from './random.ts'
 
 export interface LeaseOptions {
@@ -87,7 +87,7 @@ export function locksSettings(options: LocksOptions, engine: Engine): Settings {
     throw new TypeError(`observe: expected a function, got ${shown(options.observe)}`)
   }
   const none: WaitTerms = {
-    ttlMs: Math.min(DEFAULT_TTL_MS, engine.limits.maxTtlMs),
+    ttlMs: Math.min(Math.max(DEFAULT_TTL_MS, shortestTtlMs(engine.limits)), engine.limits.maxTtlMs),
     renew: true,
     maxHoldMs: Infinity,
     waitMs: DEFAULT_WAIT_MS,
@@ -123,7 +123,7 @@ function readTerms(options: WaitOptions, defaults: WaitTerms, engine: Engine): W
     throw new TypeError(`signal: expected an AbortSignal, got ${shown(signal)}`)
   }
   return {
-    ttlMs: ttl === undefined ? defaults.ttlMs : ttlOf(ttl, engine),
+    ttlMs: ttl === undefined ? defaults.ttlMs : ttlOf(ttl, engine.limits),
     renew: renew ?? defaults.renew,
     maxHoldMs:
       maxHold === undefined ? defaults.maxHoldMs : durationMs(maxHold, 'maxHold', { minMs: 1, maxMs: Infinity }),
@@ -179,14 +179,4 @@ function methodsOrThrow(value: object, name: string, methods: readonly string[])
   const missing = methods.filter((method) => typeof Reflect.get(value, method) !== 'function')
   if (missing.length > 0)
     throw new TypeError(`${name}: expected an object with ${methods.join(', ')}, got none for ${missing.join(', ')}`)
-}
-
-/** A ttl that the engine grants; where the engine could be told to grant more, the error says how. */
-function ttlOf(ttl: unknown, { limits }: Pick<Engine, 'limits'>): number {
-  try {
-    return durationMs(ttl, 'ttl', { minMs: MIN_TTL_MS, maxMs: limits.maxTtlMs })
-  } catch (error) {
-    if (!(error instanceof RangeError) || limits.longer === undefined) throw error
-    throw new RangeError(`${error.message}; ${limits.longer}`)
-  }
 }

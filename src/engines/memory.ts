@@ -34,6 +34,7 @@ export function memory(options: { clock?: Clock } = {}): Engine {
 
 class MemoryEngine implements Engine {
   readonly name = 'memory'
+  readonly identity = 'memory'
   readonly guarantees = GUARANTEES
   // One clock measures both the lease and its validity, so there is no drift between them.
   readonly limits = { maxTtlMs: Number.MAX_SAFE_INTEGER, driftMs: () => 0 }

@@ -78,6 +78,10 @@ export class ScriptedEngine implements Engine {
     }
   }
 
+  get identity(): string {
+    return this.inner.identity
+  }
+
   get guarantees(): Engine['guarantees'] {
     return this.inner.guarantees
   }

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import type { LeaseRef } from '../../src/engine.ts'
 import { fails, lost, unknown } from '../support/scripted-engine.ts'
 import { bench, neighbour, watched } from './bench.ts'
 
@@ -77,6 +78,20 @@ describe('once', () => {
     await it.clock.advance(30_000)
     expect(it.engine.count('extend')).toBe(1)
     expect(await it.leases()).toEqual([])
+  })
+
+  test('tells an engine that notices the end of its processes to keep the lease without them', async () => {
+    const it = bench({ ttl: '30s' })
+    const left: unknown[] = []
+    Object.assign(it.engine, {
+      leave: async (lease: LeaseRef) => {
+        left.push(lease)
+        return { kind: 'held' }
+      },
+    })
+    await it.locks.once('job', { atLeast: '10s' }, () => it.clock.advance(4000))
+    expect(left).toMatchObject([{ resources: ['job'], ttlMs: 6000, token: 1n }])
+    expect(it.engine.ops).not.toContain('extend')
   })
 
   test('wakes those who wait in this process when the rest is over, not with the longer ttl', async () => {

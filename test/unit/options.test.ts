@@ -143,3 +143,17 @@ describe('resource names', () => {
     )
   })
 })
+
+describe('the shortest ttl of an engine', () => {
+  const limits = { minTtlMs: 10_000, maxTtlMs: 60_000, shorter: 'the server says so', driftMs: () => 0 }
+  const engine = Object.assign(memory(), { limits })
+
+  test('is refused below, with the reason the engine gives', () => {
+    expect(() => locksSettings({ ttl: '9s' }, engine)).toThrow(
+      new RangeError("ttl: expected 10000 ms to 60000 ms, got '9s'; the server says so"),
+    )
+    expect(() => locksSettings({ ttl: '10s' }, engine)).not.toThrow()
+    expect(() => locksSettings({ ttl: -1 }, engine)).toThrow('the server says so')
+    expect(() => locksSettings({ ttl: '61s' }, engine)).toThrow(/got '61s'$/)
+  })
+})

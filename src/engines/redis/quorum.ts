@@ -45,6 +45,7 @@ export interface QuorumOptions {
 /** N independent Redis masters; one is the case N = 1 of the same protocol. */
 export class QuorumEngine implements Engine {
   readonly name: string
+  readonly identity: string
   readonly guarantees: Guarantees
   readonly limits: EngineLimits
   readonly #nodes: readonly RedisNode[]
@@ -60,6 +61,7 @@ export class QuorumEngine implements Engine {
 
   constructor(nodes: readonly RedisNode[], options: QuorumOptions) {
     this.name = options.name
+    this.identity = `${options.name}:${options.prefix}`
     this.guarantees = options.guarantees
     this.limits = options.limits
     this.#nodes = nodes
