@@ -1,4 +1,4 @@
-import { bare, connect, libraries } from './libraries.mjs'
+import { bare, connect, peers, uncontendedLibraries } from './libraries.mjs'
 import { inRounds, ratio, slice, summary, warmUp } from './measure.mjs'
 import { emptyServers } from './servers.mjs'
 
@@ -11,7 +11,7 @@ const WARM_SLICES = 12
  * @param {import('./servers.mjs').Server[]} servers
  * @param {{ rounds: number, ms: number, inFlight?: number, who?: readonly import('./libraries.mjs').Library[] }} plan
  */
-export async function compare(servers, { rounds, ms, inFlight = 1, who = libraries }) {
+export async function compare(servers, { rounds, ms, inFlight = 1, who = uncontendedLibraries }) {
   await emptyServers(servers)
   const entries = []
   for (const library of who) {
@@ -57,7 +57,7 @@ export function of(rows, name) {
 
 /** The peer that does best, by the figure that counts. */
 export function bestPeer(rows, key = 'perSecond') {
-  const others = rows.filter(({ library }) => library !== bare.name && library !== 'ringfence')
+  const others = rows.filter(({ library }) => peers.some(({ name }) => name === library))
   return others.reduce((best, row) => ((row[key] ?? 0) > (best[key] ?? 0) ? row : best))
 }
 

@@ -7,6 +7,8 @@ import Redlock from 'redlock'
 import { createLock, createRedlock, IoredisAdapter } from 'redlock-universal'
 import { createLocks } from 'ringfence'
 import { redis, redlock } from 'ringfence/redis'
+// Not public: how the scripts are sent is the engine's own business.
+import { acquireScript, RELEASE as RELEASE_FENCED } from '../dist/engines/redis/scripts.js'
 
 /**
  * Every library behind the same small interface, with the options that serve it best; README.md tells why these.
@@ -35,6 +37,8 @@ const RETRY_MS = 100
 const SEMAPHORE_RETRY_MS = 2
 
 const RELEASE = `if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0`
+/** A week: the default of the engine's fenceTtl. */
+const FENCE_TTL_MS = 604_800_000
 const RELEASE_SHA = createHash('sha1').update(RELEASE).digest('hex')
 
 /** The limit: what any Redis lock without fencing has to send, and nothing around it. @type {Library} */
@@ -81,6 +85,44 @@ export const ringfence = {
         return () => lease.release()
       },
       close: () => locks.close(),
+    }
+  },
+}
+
+/**
+ * How far fencing can get: the two scripts of ringfence, sent as plainly as the bare commands are. What ringfence itself is
+ * slower than this is its JavaScript; the rest of the distance to the bare commands is the counter that makes the token.
+ *
+ * @type {Library}
+ */
+const scriptsAlone = {
+  name: 'its scripts alone',
+  peer: false,
+  sends: [],
+  open(clients) {
+    const acquire = acquireScript(0)
+    const texts = [acquire.text, RELEASE_FENCED.text]
+    const loaded = Promise.all(clients.flatMap((client) => texts.map((text) => client.script('LOAD', text))))
+    // Without it the release looks at the counter; a lone node need not.
+    const token = clients.length === 1 ? '0' : '1'
+    return {
+      async acquire(resource, ttlMs) {
+        await loaded
+        const owner = randomBytes(16).toString('hex')
+        const fence = `ringfence:fence:{${resource}}`
+        const proposal = String(Date.now() * 1000)
+        await all(clients, (client) =>
+          client.evalsha(acquire.sha, 2, resource, fence, owner, ttlMs, proposal, FENCE_TTL_MS),
+        )
+        return { resource, fence, owner }
+      },
+      release: ({ resource, fence, owner }) =>
+        all(clients, (client) => {
+          const channel = `ringfence:freed:{${resource}}`
+          return client.evalsha(RELEASE_FENCED.sha, 2, resource, fence, owner, token, FENCE_TTL_MS, 'publish', channel)
+        }),
+      hold: undefined,
+      close: async () => undefined,
     }
   },
 }
@@ -186,11 +228,13 @@ function heldBy(using) {
 
 /** @type {readonly Library[]} */
 export const libraries = [bare, ringfence, redlock5, sesamecare, redisSemaphore, redlockUniversal]
+/** Without contention there is one more to compare with. */
+export const uncontendedLibraries = [...libraries.slice(0, 2), scriptsAlone, ...libraries.slice(2)]
 export const peers = libraries.filter(({ peer }) => peer)
 
 /** @param {string} name */
 export function libraryNamed(name) {
-  const found = libraries.find((library) => library.name === name)
+  const found = uncontendedLibraries.find((library) => library.name === name)
   if (found === undefined)
     throw new Error(`no library is called ${name}; there are ${libraries.map((l) => l.name).join(', ')}`)
   return found

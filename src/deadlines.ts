@@ -5,9 +5,21 @@ export interface Deadline {
   cancel(): void
 }
 
-interface Entry extends Deadline {
+class Entry implements Deadline {
   readonly dueMs: number
   readonly expired: () => void
+  readonly #line: Set<Entry>
+
+  constructor(dueMs: number, expired: () => void, line: Set<Entry>) {
+    this.dueMs = dueMs
+    this.expired = expired
+    this.#line = line
+    line.add(this)
+  }
+
+  cancel(): void {
+    this.#line.delete(this)
+  }
 }
 
 interface Line {
@@ -39,13 +51,7 @@ export class Deadlines {
       line = { entries: new Set(), timer: undefined }
       this.#lines.set(delayMs, line)
     }
-    const { entries } = line
-    const entry: Entry = {
-      dueMs: this.#clock.monotonicMs() + delayMs,
-      expired,
-      cancel: () => void entries.delete(entry),
-    }
-    entries.add(entry)
+    const entry = new Entry(this.#clock.monotonicMs() + delayMs, expired, line.entries)
     if (line.timer === undefined) this.#arm(delayMs, line, delayMs)
     return entry
   }

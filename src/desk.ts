@@ -158,47 +158,43 @@ export class Desk implements WaitHost, LeaseDesk {
   async attempt(resources: readonly string[], ttlMs: number, contended: boolean): Promise<Won | Refusal> {
     this.#busy++
     try {
-      return await this.#contend(resources, ttlMs, contended)
+      for (let round = 0; ; round++) {
+        const owner = this.#newOwner()
+        const since = instant(this.clock)
+        if (this.observer !== undefined) tell(this.observer, { type: 'attempt', resources, owner })
+        // In order, so that the first node decides the race; all at once every fourth time, because the first node may
+        // be the only one that keeps a dead rival's key.
+        const request = { resources, owner, ttlMs, inOrder: round === 0 ? contended : round % 4 !== 0 }
+        const outcome = await this.engine.acquire(request).catch((cause: unknown) => this.#failed(request, cause))
+        if (outcome.kind === 'granted') {
+          const won: Won = {
+            kind: 'won',
+            resources,
+            owner,
+            token: outcome.token,
+            ttlMs,
+            since,
+            chain: undefined,
+          }
+          return this.#worthIt(won) ? won : await this.#undo(won)
+        }
+        if (this.observer !== undefined) {
+          tell(this.observer, {
+            type: 'refused',
+            resources,
+            owner,
+            reason: outcome.reason,
+            holder: outcome.holder,
+          })
+        }
+        if (outcome.reason === 'held' || round >= SPLIT_ROUNDS || this.#closed) return outcome
+        // Rivals part by waiting up to some attempts' time each, longer every round.
+        const tookMs = elapsedMs(this.clock, since)
+        const pauseMs = Math.min(tookMs * 2 ** Math.min(round, 4), SPLIT_PAUSE_MS)
+        await sleep(this.clock, this.random.fraction() * pauseMs)
+      }
     } finally {
       this.#done()
-    }
-  }
-
-  async #contend(resources: readonly string[], ttlMs: number, contended: boolean): Promise<Won | Refusal> {
-    for (let round = 0; ; round++) {
-      const owner = this.#newOwner()
-      const since = instant(this.clock)
-      if (this.observer !== undefined) tell(this.observer, { type: 'attempt', resources, owner })
-      // In order, so that the first node decides the race; all at once every fourth time, because the first node may
-      // be the only one that keeps a dead rival's key.
-      const request = { resources, owner, ttlMs, inOrder: round === 0 ? contended : round % 4 !== 0 }
-      const outcome = await this.engine.acquire(request).catch((cause: unknown) => this.#failed(request, cause))
-      if (outcome.kind === 'granted') {
-        const won: Won = {
-          kind: 'won',
-          resources,
-          owner,
-          token: outcome.token,
-          ttlMs,
-          since,
-          chain: undefined,
-        }
-        return this.#worthIt(won) ? won : this.#undo(won)
-      }
-      if (this.observer !== undefined) {
-        tell(this.observer, {
-          type: 'refused',
-          resources,
-          owner,
-          reason: outcome.reason,
-          holder: outcome.holder,
-        })
-      }
-      if (outcome.reason === 'held' || round >= SPLIT_ROUNDS || this.#closed) return outcome
-      // Rivals part by waiting up to some attempts' time each, longer every round.
-      const tookMs = elapsedMs(this.clock, since)
-      const pauseMs = Math.min(tookMs * 2 ** Math.min(round, 4), SPLIT_PAUSE_MS)
-      await sleep(this.clock, this.random.fraction() * pauseMs)
     }
   }
 

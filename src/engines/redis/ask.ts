@@ -47,3 +47,26 @@ export function ask<N, T>(
     }
   })
 }
+
+/** One node's answer, if it comes in time; what comes after that, an answer or a failure, is told to `late`. */
+export function inTime<T>(request: Promise<T>, deadlines: Deadlines, timeoutMs: number, late?: () => void): Promise<T> {
+  return new Promise((resolve, reject) => {
+    let isOpen = true
+    const deadline = deadlines.start(timeoutMs, () => {
+      isOpen = false
+      reject(new Error(`no answer within ${timeoutMs} ms`))
+    })
+    request.then(
+      (value) => {
+        if (!isOpen) return late?.()
+        deadline.cancel()
+        resolve(value)
+      },
+      (cause: unknown) => {
+        if (!isOpen) return late?.()
+        deadline.cancel()
+        reject(cause instanceof Error ? cause : new Error(String(cause)))
+      },
+    )
+  })
+}

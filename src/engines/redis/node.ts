@@ -167,9 +167,10 @@ export class RedisNode {
   }
 
   #run<T>(script: Script, keys: readonly string[], args: readonly string[], read: Read<T>): Promise<T> {
-    const send = (command: readonly string[]): Promise<unknown> => this.client.run(command, keys[0])
-    return this.#send(script, keys, args, send, read)
+    return this.#send(script, keys, args, this.#alone, read)
   }
+
+  readonly #alone = (command: readonly string[]): Promise<unknown> => this.client.run(command, command[3])
 
   /**
    * By the script's hash; with its text only where the server does not know it: new, restarted, failed over, or flushed.
@@ -183,7 +184,7 @@ export class RedisNode {
     read: (reply: R, script: Script) => T,
   ): Promise<T> {
     if (this.#isSilent()) return Promise.reject(new NotSentError(this.#unanswered))
-    const command = ['EVALSHA', script.sha, String(keys.length)].concat(keys, args)
+    const command = ['EVALSHA', script.sha, String(keys.length), ...keys, ...args]
     this.#unanswered++
     return send(command).then(
       (reply) => {

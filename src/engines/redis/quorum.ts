@@ -14,15 +14,16 @@ import type {
   Release,
   Watch,
 } from '../../engine.ts'
-import { EngineError, QuorumError, type NodeFailure } from '../../errors.ts'
+import type { EngineError, NodeFailure } from '../../errors.ts'
 import { SittingOutError } from './admission.ts'
-import { ask, type Answer } from './ask.ts'
+import { ask, inTime, type Answer } from './ask.ts'
 import { checkRedis } from './doctor.ts'
-import { isPermanent } from './drivers/server-errors.ts'
 import { Election } from './election.ts'
 import { extendOnQuorum } from './extend.ts'
+import { failureOf } from './failure.ts'
 import { inspectQuorum } from './inspect.ts'
 import { assertOneSlot } from './keys.ts'
+import { LoneNode } from './lone.ts'
 import type { Granted, KeySet, RedisNode, Refused } from './node.ts'
 import { Trails, type Trail } from './trails.ts'
 import { quorumOf } from './votes.ts'
@@ -55,6 +56,8 @@ export class QuorumEngine implements Engine {
   readonly #quorum: number
   readonly #trails = new Trails()
   readonly #wakeups: Wakeups
+  /** Where there is one node only. */
+  readonly #lone: LoneNode | undefined
   /** The highest number seen on any node, for the next proposal. */
   #highestFence = 0
   #letInMs = -Infinity
@@ -70,12 +73,14 @@ export class QuorumEngine implements Engine {
     this.#deadlines = new Deadlines(options.clock)
     this.#quorum = quorumOf(nodes.length)
     this.#wakeups = new Wakeups(nodes, options.clock)
+    this.#lone = nodes.length === 1 ? this.#loneNode(nodes[0]!) : undefined
   }
 
   async acquire(request: LeaseRequest): Promise<Grant | Refusal> {
     const { owner, ttlMs } = request
     const keys = this.#keys(request.resources)
     const proposal = this.#proposal()
+    if (this.#lone !== undefined) return this.#lone.acquire(keys, request, proposal)
     const { token, election } = await this.#elect(keys, owner, ttlMs, request.inOrder, (node) =>
       node.acquire(keys, owner, ttlMs, proposal),
     )
@@ -93,6 +98,7 @@ export class QuorumEngine implements Engine {
   async handOver(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal> {
     const keys = this.#keys(lease.resources)
     const proposal = this.#proposal()
+    if (this.#lone !== undefined) return this.#lone.handOver(keys, lease, next, proposal)
     const trail = this.#trails.end(lease.owner)
     const { token, election } = await this.#elect(
       keys,
@@ -125,10 +131,11 @@ export class QuorumEngine implements Engine {
 
   async release(lease: LeaseRef): Promise<Release> {
     const keys = this.#keys(lease.resources)
-    const trail = this.#trails.end(lease.owner)
     this.#wakeups.releasing(lease.owner)
-    // A lone node granted the token itself, so its counter is there already.
-    const token = this.#nodes.length === 1 ? 0n : lease.token
+    if (this.#lone !== undefined) {
+      return this.#lone.release(keys, lease, () => this.#wakeups.ownSubscriptions(0, keys.channels))
+    }
+    const trail = this.#trails.end(lease.owner)
     const failures: NodeFailure[] = []
     let ours = 0
     let notOurs = 0
@@ -136,7 +143,7 @@ export class QuorumEngine implements Engine {
     await ask(this.#nodes, {
       deadlines: this.#deadlines,
       timeoutMs: this.#timeoutMs(lease.ttlMs),
-      send: (node) => node.release(keys, lease.owner, token),
+      send: (node) => node.release(keys, lease.owner, lease.token),
       late: (index, answer) => this.#released(trail, index, answer, keys, lease.owner),
       heard: (index, answer) => {
         const node = this.#nodes[index]!
@@ -337,16 +344,16 @@ export class QuorumEngine implements Engine {
     return freeMs === undefined || freeMs === Infinity ? undefined : freeMs
   }
 
+  #loneNode(node: RedisNode): LoneNode {
+    return new LoneNode(node, {
+      deadlines: this.#deadlines,
+      timeoutMs: (ttlMs) => this.#timeoutMs(ttlMs),
+      failure: (cause, resources) => this.#failure([{ node: node.label, cause }], resources),
+    })
+  }
+
   #failure(failures: readonly NodeFailure[], resources: readonly string[]): EngineError {
-    const transient = failures.filter(({ cause }) => !isPermanent(cause)).length > 0
-    if (this.#nodes.length === 1) {
-      const cause = failures[0]?.cause
-      return new EngineError(`${this.#nodes[0]!.label}: ${cause?.message ?? 'no answer'}`, resources, {
-        cause,
-        transient,
-      })
-    }
-    return new QuorumError(resources, { quorum: this.#quorum, size: this.#nodes.length, nodes: failures, transient })
+    return failureOf(failures, resources, { quorum: this.#quorum, size: this.#nodes.length })
   }
 
   #keys(resources: readonly string[]): KeySet {
@@ -368,11 +375,7 @@ export class QuorumEngine implements Engine {
 
   /** A command that belongs to no lease, with a deadline all the same. */
   #inTime<T>(work: Promise<T>): Promise<T> {
-    const timeoutMs = this.#timeoutMs(NO_TTL_MS)
-    return new Promise((resolve, reject) => {
-      const deadline = this.#deadlines.start(timeoutMs, () => reject(new Error(`no answer within ${timeoutMs} ms`)))
-      work.then(resolve, reject).finally(() => deadline.cancel())
-    })
+    return inTime(work, this.#deadlines, this.#timeoutMs(NO_TTL_MS))
   }
 }
 
