@@ -11,8 +11,9 @@ import {
 } from 'node:fs'
 import { dirname } from 'node:path'
 import { pathToFileURL } from 'node:url'
+import { EngineError } from '../../errors.ts'
 import { systemRandom } from '../../random.ts'
-import { explained, unusable } from './failures.ts'
+import { explained, isBusy, unusable } from './failures.ts'
 import { loadLibrary, type Connection, type Statement } from './library.ts'
 
 /** 'ring' in ASCII: tells our files from other programs' databases. */
@@ -47,9 +48,9 @@ export interface OpenOptions {
   readonly create: boolean
 }
 
-/** Opens the file, or makes it. Rejects with `EngineError`. */
+/** Opens the file, or makes it. Rejects with `EngineError`, or with what `isBusy` knows. */
 export async function openDatabase(path: string, { create }: OpenOptions): Promise<Database | undefined> {
-  const connect = await loadLibrary()
+  const { name, connect } = await loadLibrary()
   try {
     if (stat(path) === undefined) {
       if (!create) return undefined
@@ -61,15 +62,16 @@ export async function openDatabase(path: string, { create }: OpenOptions): Promi
     // We never leave an empty one behind, and SQLite would take it for a new database: the counter would start anew.
     if (before.size === 0) throw unusable(path, 'is empty. If nothing uses it, remove it')
     // By the real name, as SQLite names the files beside it.
-    const connection = connect(`${pathToFileURL(realpathSync(path)).href}?mode=rw`)
+    const realPath = realpathSync(path)
+    const connection = connect(`${pathToFileURL(realPath).href}?mode=rw`)
     try {
-      return new Database(path, connection, before)
+      return new Database(path, connection, { library: name, realPath, ...before })
     } catch (error) {
       connection.close()
       throw error
     }
   } catch (error) {
-    throw explained(error, path)
+    throw isBusy(error) ? error : explained(error, path)
   }
 }
 
@@ -110,23 +112,43 @@ function stat(path: string): Stats | undefined {
   return statSync(path, { throwIfNoEntry: false })
 }
 
+/** The path no longer leads to the file that is open: whoever opens it now sees another one, or makes it. */
+export class Displaced extends EngineError {
+  readonly place: 'missing' | 'replaced'
+
+  constructor(path: string, place: 'missing' | 'replaced', resources: readonly string[]) {
+    const what = place === 'missing' ? 'was removed' : 'was replaced by another file'
+    super(`${path} ${what} while in use; put it back, or wait until the leases in it are over`, resources)
+    this.place = place
+  }
+}
+
 /** One connection to the file. All calls are synchronous and short; whoever finds it busy comes back later. */
 export class Database {
   readonly path: string
+  /** Every commit is written to it first. */
+  readonly logPath: string
+  readonly library: string
   readonly #connection: Connection
   readonly #statements = new Map<string, Statement>()
   readonly #device: number
   readonly #inode: number
 
-  constructor(path: string, connection: Connection, { dev, ino }: { dev: number; ino: number }) {
+  constructor(
+    path: string,
+    connection: Connection,
+    { library, realPath, dev, ino }: { library: string; realPath: string; dev: number; ino: number },
+  ) {
     this.path = path
+    this.logPath = `${realPath}-wal`
+    this.library = library
     this.#connection = connection
     this.#device = dev
     this.#inode = ino
     this.#assertOurs()
     if (this.place() !== 'here') throw unusable(path, 'was replaced while it was being opened', true)
     // A commit reaches the operating system, which outlives us, but not the disk. What must, see `durably`.
-    connection.exec('PRAGMA synchronous = NORMAL')
+    connection.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL')
   }
 
   /** Prepared once. */

@@ -1,4 +1,3 @@
-import { realpathSync } from 'node:fs'
 import { instant, sleep, type MachineClock } from '../../clock.ts'
 import type {
   Engine,
@@ -16,8 +15,9 @@ import type {
 } from '../../engine.ts'
 import { EngineError } from '../../errors.ts'
 import { systemRandom } from '../../random.ts'
-import { openDatabase, type Database } from './database.ts'
+import { Displaced, openDatabase, type Database } from './database.ts'
 import { explained, isBusy } from './failures.ts'
+import { examine } from './doctor.ts'
 import { Ledger, NotReserved, type Verdict } from './ledger.ts'
 import { Line } from './line.ts'
 import type { Machine } from './machine.ts'
@@ -30,6 +30,13 @@ export interface FileSettings {
   /** How long a call may find the file busy. */
   readonly patienceMs: (ttlMs: number) => number
   readonly machine: () => Machine
+  /** A lease ends with the process that holds it. */
+  readonly endsWithProcess: boolean
+}
+
+interface About {
+  readonly resources: readonly string[]
+  readonly ttlMs: number
 }
 
 /** The file, once it is open. */
@@ -49,7 +56,8 @@ export class FileEngine implements Engine {
   readonly limits: EngineLimits
   readonly #settings: FileSettings
   readonly #clock: MachineClock
-  #opening: Promise<Opened | undefined> | undefined
+  #opened: Opened | undefined
+  #opening: Promise<void> | undefined
   #closed = false
 
   constructor(settings: FileSettings) {
@@ -61,7 +69,7 @@ export class FileEngine implements Engine {
   }
 
   async acquire(request: LeaseRequest): Promise<Grant | Refusal> {
-    const verdict = await this.#write(request, ({ ledger }) => ledger.acquire(request))
+    const verdict = await this.#grant(request, (ledger) => ledger.acquire(request))
     return verdict.kind === 'granted' ? granted(verdict) : refusal(verdict)
   }
 
@@ -70,17 +78,13 @@ export class FileEngine implements Engine {
       for (;;) {
         signal.throwIfAborted()
         const since = instant(this.#clock)
-        let line: Line | undefined
-        const verdict = await this.#write(request, (opened) => {
-          line = opened.line
-          return opened.ledger.takeTurn(request)
-        })
+        const verdict = await this.#grant(request, (ledger) => ledger.takeTurn(request))
         if (verdict.kind === 'granted') return { ...granted(verdict), since }
-        await line?.wait(verdict.by, signal)
+        await this.#opened?.line.wait(verdict.by, signal)
       }
     } catch (error) {
       // A ticket that stays behind is found out and dropped by those who come after it.
-      await this.#write(request, ({ ledger }) => ledger.giveUpTicket(request.owner)).catch(() => undefined)
+      await this.#write(request, 'anywhere', ({ ledger }) => ledger.giveUpTicket(request.owner)).catch(() => undefined)
       throw error
     }
   }
@@ -95,35 +99,52 @@ export class FileEngine implements Engine {
   }
 
   async release(lease: LeaseRef): Promise<Release> {
-    const { ours } = await this.#write(lease, ({ ledger }) => ledger.release(lease))
+    const ours = await this.#write(lease, 'anywhere', ({ ledger }) => ledger.release(lease))
     // Who is next is decided by the queue: nobody here needs to let others go first.
     return { ours, awaited: 0 }
   }
 
   async *inspect(resource?: string): AsyncIterable<LeaseInfo> {
-    const opened = await this.#open(false)
-    if (opened === undefined) return
-    yield* await this.#retried({ resources: [], ttlMs: USUAL_TTL_MS }, opened, () => opened.ledger.held(resource))
+    const about = { resources: resource === undefined ? [] : [resource], ttlMs: USUAL_TTL_MS }
+    yield* await this.#retried(about, 'here', false, (opened) => opened?.ledger.held(resource) ?? [])
   }
 
-  async check(_ttlMs: number): Promise<readonly Finding[]> {
-    await this.#open(true)
-    return [
-      {
-        id: 'file/open',
-        severity: 'ok',
-        found: `${this.#settings.path} can be opened`,
-        meaning: 'leases can be kept in it',
-      },
-    ]
+  check(ttlMs: number): Promise<readonly Finding[]> {
+    const { path, machine, clock } = this.#settings
+    const about = { resources: [], ttlMs }
+    return examine({
+      path,
+      ttlMs,
+      clock,
+      machine,
+      open: () => this.#write(about, 'here', ({ database }) => database),
+      writeToDisk: () =>
+        this.#retried(about, 'here', true, ({ database, ledger }) => database.durably(() => ledger.touch())),
+    })
+  }
+
+  async init(): Promise<readonly string[]> {
+    const { path } = this.#settings
+    const before = await this.#retried({ resources: [], ttlMs: USUAL_TTL_MS }, 'here', false, (opened) => opened)
+    if (before !== undefined) return [`${path} is there already`]
+    await this.#write({ resources: [], ttlMs: USUAL_TTL_MS }, 'here', () => undefined)
+    return [`made ${path}, which this user alone can read and write`]
   }
 
   async close(): Promise<void> {
     this.#closed = true
-    const opened = await this.#opening?.catch(() => undefined)
-    this.#opening = undefined
-    opened?.line.close()
-    opened?.database.close()
+    await this.#opening?.catch(() => undefined)
+    this.#forget()
+  }
+
+  /** A grant that the others might not see is none, and nothing of it stays. */
+  #grant(request: LeaseRequest, work: (ledger: Ledger) => Verdict): Promise<Verdict> {
+    return this.#write(
+      request,
+      'here',
+      ({ ledger }) => work(ledger),
+      ({ ledger }) => ledger.release(request),
+    )
   }
 
   async #extend(
@@ -132,73 +153,95 @@ export class FileEngine implements Engine {
   ): Promise<readonly Extension[]> {
     const ttlMs = Math.min(...leases.map((lease) => lease.ttlMs))
     try {
-      return await this.#write({ resources: [], ttlMs }, ({ ledger }) =>
+      return await this.#write({ resources: [], ttlMs }, 'here', ({ ledger }) =>
         leases.map((lease) => ({ kind: extend(ledger, lease) ? 'held' : 'lost' }) as const),
       )
     } catch (error) {
+      // Others use another file by now and know nothing of our leases.
+      if (error instanceof Displaced && error.place === 'replaced') return leases.map(() => ({ kind: 'lost' }))
       const cause = error instanceof Error ? error : new Error(String(error))
       return leases.map(() => ({ kind: 'unknown', cause }))
     }
   }
 
-  async #write<T>(about: Pick<LeaseRef, 'resources' | 'ttlMs'>, work: (opened: Opened) => T): Promise<T> {
-    const opened = (await this.#open(true))!
-    const { database, ledger } = opened
-    return this.#retried(about, opened, () => {
-      try {
-        return database.transaction(() => work(opened))
-      } catch (error) {
-        if (!(error instanceof NotReserved)) throw error
-        database.durably(() => ledger.reserve())
-        return database.transaction(() => work(opened))
-      }
+  /**
+   * A transaction. Afterwards, unless it may be `anywhere`, we look whether the path still leads to our file: before, it
+   * might be removed between the look and the commit, and the next process would make a new one and find nothing held.
+   */
+  #write<T>(about: About, where: Where, work: (opened: Opened) => T, undo?: (opened: Opened) => void): Promise<T> {
+    return this.#retried(about, where, true, (opened) => {
+      const { database } = opened
+      const result = this.#transaction(opened, () => work(opened))
+      if (where === 'anywhere') return result
+      const place = database.place()
+      if (place === 'here') return result
+      if (undo !== undefined) database.transaction(() => undo(opened))
+      throw new Displaced(database.path, place, about.resources)
     })
+  }
+
+  #transaction<T>({ database, ledger }: Opened, work: () => T): T {
+    try {
+      return database.transaction(work)
+    } catch (error) {
+      if (!(error instanceof NotReserved)) throw error
+      database.durably(() => ledger.reserve())
+      return database.transaction(work)
+    }
   }
 
   /**
    * SQLite could wait for the file by itself, but this process would do nothing else meanwhile. So it is told not to, and
    * we come back after a short while, not all at the same time.
    */
+  async #retried<T>(about: About, where: Where, create: true, work: (opened: Opened) => T): Promise<T>
+  async #retried<T>(about: About, where: Where, create: false, work: (opened: Opened | undefined) => T): Promise<T>
   async #retried<T>(
-    { resources, ttlMs }: Pick<LeaseRef, 'resources' | 'ttlMs'>,
-    { database }: Opened,
-    work: () => T,
+    { resources, ttlMs }: About,
+    where: Where,
+    create: boolean,
+    work: (opened: Opened) => T,
   ): Promise<T> {
     const untilMs = this.#clock.monotonicMs() + this.#settings.patienceMs(ttlMs)
     for (let pauseMs = 1; ; pauseMs = Math.min(pauseMs * 2, 20)) {
       try {
-        return work()
+        if (this.#opened === undefined) await this.#open(create)
+        else if (where === 'here') this.#assertInPlace(this.#opened, resources)
+        if (this.#opened !== undefined || !create) return work(this.#opened!)
       } catch (error) {
-        if (!isBusy(error) || this.#clock.monotonicMs() >= untilMs) throw explained(error, database.path, resources)
+        if (!isBusy(error) || this.#clock.monotonicMs() >= untilMs)
+          throw explained(error, this.#settings.path, resources)
       }
       await sleep(this.#clock, pauseMs * (0.5 + 0.5 * systemRandom.fraction()))
     }
   }
 
-  async #open(create: boolean): Promise<Opened | undefined> {
-    if (this.#closed) throw new EngineError('the file engine is closed', [], { transient: false })
-    this.#opening ??= this.#openNow(create)
-    const opening = this.#opening
-    try {
-      const opened = await opening
-      if (opened !== undefined) return opened
-    } catch (error) {
-      if (this.#opening === opening) this.#opening = undefined
-      throw error
-    }
-    if (this.#opening === opening) this.#opening = undefined
-    return create ? this.#open(create) : undefined
+  /**
+   * If the file was removed or replaced, others may hold leases in the old one, and we are the ones who can still see them.
+   * They can't be renewed any more, so the old file is left once they are over.
+   */
+  #assertInPlace({ database, ledger }: Opened, resources: readonly string[]): void {
+    const place = database.place()
+    if (place === 'here') return
+    if (ledger.held().length > 0) throw new Displaced(database.path, place, resources)
+    this.#forget()
   }
 
-  async #openNow(create: boolean): Promise<Opened | undefined> {
-    const { path, clock } = this.#settings
-    const database = await openDatabase(path, { create })
-    if (database === undefined) return undefined
+  async #open(create: boolean): Promise<void> {
+    if (this.#closed) throw new EngineError('the file engine is closed', [], { transient: false })
+    this.#opening ??= this.#openNow(create).finally(() => (this.#opening = undefined))
+    await this.#opening
+  }
+
+  async #openNow(create: boolean): Promise<void> {
+    const { path, clock, endsWithProcess } = this.#settings
     const machine = this.#settings.machine()
-    const ledger = new Ledger(database, machine, clock)
+    const database = await openDatabase(path, { create })
+    if (database === undefined) return
+    const ledger = new Ledger(database, machine, clock, { endsWithProcess })
     const line = new Line({
       clock,
-      walPath: `${realpathSync(path)}-wal`,
+      logPath: database.logPath,
       isGone: (process) => machine.isGone(process),
       stands: (blocker) => {
         try {
@@ -209,9 +252,18 @@ export class FileEngine implements Engine {
         }
       },
     })
-    return { database, ledger, line }
+    this.#opened = { database, ledger, line }
+  }
+
+  #forget(): void {
+    const opened = this.#opened
+    this.#opened = undefined
+    opened?.line.close()
+    opened?.database.close()
   }
 }
+
+type Where = 'here' | 'anywhere'
 
 function granted({ token }: Extract<Verdict, { kind: 'granted' }>): Grant {
   return { kind: 'granted', token: BigInt(token) }

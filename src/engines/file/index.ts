@@ -10,6 +10,11 @@ import { thisMachine } from './machine.ts'
 export interface FileOptions {
   /** How long a call may find the file busy. Default a tenth of the ttl, at least 100 ms (half of a shorter ttl), at most 2 s. */
   patience?: Duration
+  /**
+   * When the lease of a process that died ends. `at once` (default): as soon as someone looks. `after ttl`: as if it had been
+   * stopped; for a process whose work may outlive it, since it is done by a child of it.
+   */
+  deadHolder?: 'at once' | 'after ttl'
   clock?: MachineClock
 }
 
@@ -22,8 +27,10 @@ export function file(path: string = defaultPath(), options: FileOptions = {}): E
   if (path === '') throw new RangeError('path: expected the path of a file, got an empty string')
   if (/^file:/i.test(path)) throw new RangeError(`path: expected a path, got the URL ${shown(path)}; use fileURLToPath`)
   if (path.includes('\0')) throw new RangeError('path: expected a path without null characters')
-  optionsOrThrow(options, ['patience', 'clock'])
-  const { patience, clock = machineClock } = options
+  optionsOrThrow(options, ['patience', 'deadHolder', 'clock'])
+  const { patience, deadHolder = 'at once', clock = machineClock } = options
+  if (deadHolder !== 'at once' && deadHolder !== 'after ttl')
+    throw new TypeError(`deadHolder: expected 'at once' or 'after ttl', got ${shown(deadHolder)}`)
   const patienceMs = patience === undefined ? undefined : durationMs(patience, 'patience', { minMs: 1, maxMs: 60_000 })
   return new FileEngine({
     path: resolve(path),
@@ -32,14 +39,19 @@ export function file(path: string = defaultPath(), options: FileOptions = {}): E
     clock,
     patienceMs: (ttlMs) => patienceMs ?? Math.min(Math.max(ttlMs / 10, Math.min(100, ttlMs / 2)), 2000),
     machine: thisMachine,
+    endsWithProcess: deadHolder === 'at once',
   })
 }
 
 function defaultPath(): string {
   const state = process.env['XDG_STATE_HOME']
   // The standard says to ignore a relative one.
-  const folder = state !== undefined && isAbsolute(state) ? state : join(homedir(), '.local', 'state')
-  return join(folder, 'ringfence', 'locks.db')
+  if (state !== undefined && isAbsolute(state)) return join(state, 'ringfence', 'locks.db')
+  const home = homedir()
+  // Relative to the current folder it would be another file for each process.
+  if (!isAbsolute(home))
+    throw new RangeError(`path: expected one, since this user has no home folder, got HOME=${shown(home)}`)
+  return join(home, '.local', 'state', 'ringfence', 'locks.db')
 }
 
 const LIMITS = {

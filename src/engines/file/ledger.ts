@@ -22,6 +22,8 @@ interface TicketRow {
   readonly process: string | null
 }
 
+type About = Pick<LeaseRef, 'resources' | 'owner' | 'ttlMs'>
+
 /** Who is in the way: the lease with a token on a resource, or someone with an earlier ticket. */
 export type Blocker = (
   | { readonly kind: 'lease'; readonly resource: string; readonly token: number; readonly owner: string }
@@ -55,10 +57,14 @@ export class Ledger {
   readonly #machine: Machine
   readonly #clock: MachineClock
 
-  constructor(database: Database, machine: Machine, clock: MachineClock) {
+  /** The process that a lease ends with. */
+  readonly #holder: string | null
+
+  constructor(database: Database, machine: Machine, clock: MachineClock, options: { endsWithProcess: boolean }) {
     this.#database = database
     this.#machine = machine
     this.#clock = clock
+    this.#holder = options.endsWithProcess ? machine.self : null
   }
 
   /** All of the resources, unless one is held or someone queues for it. */
@@ -103,8 +109,7 @@ export class Ledger {
   }
 
   /** False if it is not, or no longer, the owner's. */
-  extend(lease: LeaseRef, process: string | null = this.#machine.self): boolean {
-    const { resources, owner, ttlMs } = lease
+  extend({ resources, owner, ttlMs }: About, process: string | null = this.#holder): boolean {
     if (!this.#isHeldBy(resources, owner)) return false
     const now = this.nowMs()
     for (const resource of resources) {
@@ -120,16 +125,16 @@ export class Ledger {
   }
 
   /** From now on it lasts for its ttl, whatever becomes of this process. */
-  leave(lease: LeaseRef): boolean {
+  leave(lease: About): boolean {
     return this.extend(lease, null)
   }
 
-  release({ resources, owner }: LeaseRef): { readonly ours: boolean } {
+  release({ resources, owner }: Pick<LeaseRef, 'resources' | 'owner'>): boolean {
     const ours = this.#isHeldBy(resources, owner)
     for (const resource of resources) {
       this.#sql('DELETE FROM lease WHERE resource = ? AND owner = ?').run(resource, owner)
     }
-    return { ours }
+    return ours
   }
 
   held(resource?: string): LeaseInfo[] {
@@ -160,6 +165,11 @@ export class Ledger {
     ).run(this.#machine.boot, this.#wallToken(), RESERVE)
   }
 
+  /** Writes without changing anything. */
+  touch(): void {
+    this.#sql('UPDATE counter SET token = token').run()
+  }
+
   nowMs(): number {
     return this.#clock.machineMs() - this.#machine.offsetMs
   }
@@ -167,7 +177,7 @@ export class Ledger {
   #grant({ resources, owner, ttlMs }: LeaseRequest): Verdict {
     const token = this.#nextToken()
     const now = this.nowMs()
-    const { boot, self } = this.#machine
+    const { boot } = this.#machine
     for (const resource of resources) {
       this.#sql('INSERT INTO lease VALUES (?, ?, ?, ?, ?, ?, ?, ?)').run(
         resource,
@@ -177,7 +187,7 @@ export class Ledger {
         now,
         now,
         now + ttlMs,
-        self,
+        this.#holder,
       )
     }
     return { kind: 'granted', token }
@@ -204,7 +214,7 @@ export class Ledger {
   /** An acquire that is sent twice is granted once. Its time counts from the second. */
   #again(request: LeaseRequest): Verdict | undefined {
     const row = this.#leaseOn(request.resources[0]!)
-    if (row?.owner !== request.owner || !this.extend({ ...request, token: 0n })) return undefined
+    if (row?.owner !== request.owner || !this.extend(request)) return undefined
     return { kind: 'granted', token: row.token }
   }
 

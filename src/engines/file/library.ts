@@ -17,22 +17,25 @@ export type Value = string | number | null
 
 export type Row = Readonly<Record<string, unknown>>
 
-type Connect = (url: string) => Connection
+export interface Library {
+  readonly name: 'node:sqlite' | 'libsql'
+  connect(url: string): Connection
+}
 
-let loaded: Promise<Connect> | undefined
+let loaded: Promise<Library> | undefined
 
 /** SQLite as Node has it, else as libsql has it; only when it is needed, since libsql takes some 30 ms to load. */
-export function loadLibrary(): Promise<Connect> {
+export function loadLibrary(): Promise<Library> {
   loaded ??= load()
   return loaded
 }
 
-async function load(): Promise<Connect> {
+async function load(): Promise<Library> {
   // Not by `import`: TypeScript and bundlers for older versions of Node don't know the module.
   const builtIn = process.getBuiltinModule('node:sqlite') as { readonly DatabaseSync: unknown } | undefined
-  if (builtIn !== undefined) return connector(builtIn.DatabaseSync)
+  if (builtIn !== undefined) return library('node:sqlite', builtIn.DatabaseSync)
   try {
-    return connector((await import('libsql')).default)
+    return library('libsql', (await import('libsql')).default)
   } catch (cause) {
     loaded = undefined
     const advice = 'run `npm install libsql`, or use Node 22.13 or later, which brings SQLite'
@@ -40,7 +43,7 @@ async function load(): Promise<Connect> {
   }
 }
 
-function connector(Database: unknown): Connect {
+function library(name: Library['name'], Database: unknown): Library {
   const Constructor = Database as new (url: string) => Connection
-  return (url) => new Constructor(url)
+  return { name, connect: (url) => new Constructor(url) }
 }
