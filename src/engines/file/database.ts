@@ -14,7 +14,7 @@ import { pathToFileURL } from 'node:url'
 import { EngineError } from '../../errors.ts'
 import { systemRandom } from '../../random.ts'
 import { explained, isBusy, unusable } from './failures.ts'
-import { loadLibrary, type Connection, type Statement } from './library.ts'
+import { loadLibrary, type Connection, type Library, type Statement } from './library.ts'
 
 /** 'ring' in ASCII: tells our files from other programs' databases. */
 const APPLICATION_ID = 0x72696e67
@@ -50,11 +50,12 @@ export interface OpenOptions {
 
 /** Opens the file, or makes it. Rejects with `EngineError`, or with what `isBusy` knows. */
 export async function openDatabase(path: string, { create }: OpenOptions): Promise<Database | undefined> {
-  const { name, connect } = await loadLibrary()
+  const library = await loadLibrary()
   try {
     if (stat(path) === undefined) {
       if (!create) return undefined
-      createDatabase(path, connect)
+      assertNoRemains(path)
+      createDatabase(path, library)
     }
     const before = stat(path)
     if (before === undefined) throw unusable(path, 'was removed while it was being opened', true)
@@ -63,9 +64,9 @@ export async function openDatabase(path: string, { create }: OpenOptions): Promi
     if (before.size === 0) throw unusable(path, 'is empty. If nothing uses it, remove it')
     // By the real name, as SQLite names the files beside it.
     const realPath = realpathSync(path)
-    const connection = connect(`${pathToFileURL(realPath).href}?mode=rw`)
+    const connection = library.connect(`${pathToFileURL(realPath).href}?mode=rw`)
     try {
-      return new Database(path, connection, { library: name, realPath, ...before })
+      return new Database(path, connection, { library: library.name, realPath, opened: before })
     } catch (error) {
       connection.close()
       throw error
@@ -75,17 +76,29 @@ export async function openDatabase(path: string, { create }: OpenOptions): Promi
   }
 }
 
+/** SQLite would play an old log into a new file, and those who still use the old one would share it with us. */
+function assertNoRemains(path: string): void {
+  const remains = [`${path}-wal`, `${path}-shm`].filter((beside) => stat(beside) !== undefined)
+  // They may be those of a file that someone else has just made.
+  if (remains.length === 0 || stat(path) !== undefined) return
+  const names = remains.join(' and ')
+  throw unusable(
+    path,
+    `is missing, but ${names} of it are there. Put it back, or when nothing uses it, remove them too`,
+  )
+}
+
 /**
  * Under another name first: whoever finds a file at the path finds a whole one, also if we are killed in between. Of two
  * who make it at the same time, the second finds the first one's.
  */
-function createDatabase(path: string, connect: (url: string) => Connection): void {
+function createDatabase(path: string, library: Library): void {
   const folder = dirname(path)
   mkdirSync(folder, { recursive: true, mode: 0o700 })
   const draft = `${path}.${systemRandom.id().slice(0, 12)}.new`
   try {
     closeSync(openSync(draft, 'wx', 0o600))
-    const connection = connect(pathToFileURL(draft).href)
+    const connection = library.connect(pathToFileURL(draft).href)
     try {
       connection.exec(`PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; BEGIN; ${SCHEMA} COMMIT`)
     } finally {
@@ -137,14 +150,14 @@ export class Database {
   constructor(
     path: string,
     connection: Connection,
-    { library, realPath, dev, ino }: { library: string; realPath: string; dev: number; ino: number },
+    { library, realPath, opened }: { library: string; realPath: string; opened: Stats },
   ) {
     this.path = path
     this.logPath = `${realPath}-wal`
     this.library = library
     this.#connection = connection
-    this.#device = dev
-    this.#inode = ino
+    this.#device = opened.dev
+    this.#inode = opened.ino
     this.#assertOurs()
     if (this.place() !== 'here') throw unusable(path, 'was replaced while it was being opened', true)
     // A commit reaches the operating system, which outlives us, but not the disk. What must, see `durably`.

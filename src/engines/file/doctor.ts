@@ -229,9 +229,10 @@ function wakeUps(logPath: string): Finding {
 /** A renewal that takes longer than this part of the ttl leaves too little time to try again. */
 const SLOW_PART = 1 / 20
 
-async function speed({ ttlMs, clock, writeToDisk }: Patient): Promise<Finding> {
+async function speed(patient: Patient): Promise<Finding> {
+  const { ttlMs, clock } = patient
   const beganMs = clock.monotonicMs()
-  await writeToDisk()
+  await patient.writeToDisk()
   const tookMs = clock.monotonicMs() - beganMs
   const found = `a write to the disk takes ${tookMs.toFixed(1)} ms`
   if (tookMs <= ttlMs * SLOW_PART) {
