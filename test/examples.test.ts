@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
 import { startRedisNodes } from './support/servers/redis.ts'
+import { startZookeeper } from './support/servers/zookeeper.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const run = promisify(execFile)
@@ -18,9 +19,11 @@ async function output(example: string, env: Record<string, string> = {}): Promis
   return stdout
 }
 
-test('the README quotes its examples to the letter', async () => {
-  const readme = await readFile(`${root}/README.md`, 'utf8')
-  const quotes = [...readme.matchAll(/<!-- (examples\/\S+) -->\n```\w+\n([\s\S]*?)```/g)]
+const documents = (await readdir(`${root}/docs/engines`)).map((name) => `docs/engines/${name}`)
+
+test.each(['README.md', ...documents])('%s quotes its examples to the letter', async (document) => {
+  const quoting = await readFile(`${root}/${document}`, 'utf8')
+  const quotes = [...quoting.matchAll(/<!-- (?:\.\.\/)*(examples\/\S+) -->\n```\w+\n([\s\S]*?)```/g)]
   expect(quotes.length).toBeGreaterThan(0)
   for (const [, file, text] of quotes) expect(text).toBe(await readFile(`${root}/${file}`, 'utf8'))
 })
@@ -60,4 +63,13 @@ test('the Redis examples run on one server and on a quorum, and leave no lock be
     const keys = (await node.cli('KEYS', '*')).split('\n').filter((key) => key !== '')
     expect(keys.filter((key) => !key.startsWith('ringfence:'))).toEqual([])
   }
+})
+
+test('the ZooKeeper example lets one after the other in, and leaves nothing but its path behind', async () => {
+  await using server = await startZookeeper()
+  const servers = `127.0.0.1:${server.port}`
+  expect(await output('zookeeper.mjs', { ZOOKEEPER_SERVERS: servers })).toBe(
+    'valid for true\nreleased while still mine: true\nthe next one has a greater token: true\n',
+  )
+  expect(await server.command('mntr')).toMatch(/zk_ephemerals_count\t0$/m)
 })

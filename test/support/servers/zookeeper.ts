@@ -18,8 +18,18 @@ interface Member {
 
 type Mode = 'standalone' | 'leader' | 'follower'
 
-// The unit of ZooKeeper's timeouts: a session lasts 2 to 20 of them.
+export interface ZookeeperOptions {
+  /** The longest session; the server's own default is 20 ticks. */
+  maxSessionMs?: number
+  minSessionMs?: number
+  /** Java properties: `{ 'zookeeper.forceSync': 'yes' }`. */
+  properties?: Record<string, string>
+}
+
+// The unit of ZooKeeper's timeouts: a session lasts at least 2 of them.
 const tickMs = 200
+// Long enough for the leases of 30 s that the conformance suite makes.
+const maxSessionMs = 120_000
 
 export class ZookeeperServer extends ServerHandle {
   constructor(server: Server, { clientPort }: Member, empty: () => void) {
@@ -42,18 +52,18 @@ export interface ZookeeperEnsemble extends Group<ZookeeperServer> {
   leader: () => Promise<ZookeeperServer>
 }
 
-export async function startZookeeper(): Promise<ZookeeperServer> {
+export async function startZookeeper(options: ZookeeperOptions = {}): Promise<ZookeeperServer> {
   return onFreePorts(3, (ports) => {
     const member = memberOn(1, ports)
-    return startMember(member, [member])
+    return startMember(member, [member], options)
   })
 }
 
 /** Servers that elect a leader among themselves; three survive the loss of one. */
-export async function startZookeeperEnsemble(count = 3): Promise<ZookeeperEnsemble> {
+export async function startZookeeperEnsemble(count = 3, options: ZookeeperOptions = {}): Promise<ZookeeperEnsemble> {
   return onFreePorts(3 * count, async (ports) => {
     const members = Array.from({ length: count }, (_, index) => memberOn(index + 1, ports.slice(3 * index)))
-    const group = await startGroup(members.map((member) => () => startMember(member, members)))
+    const group = await startGroup(members.map((member) => () => startMember(member, members, options)))
     const connectString = group.nodes.map(({ host, port }) => `${host}:${port}`).join(',')
     const leader = (): Promise<ZookeeperServer> =>
       until(() => findLeader(group.nodes), { what: 'the ensemble has a leader' })
@@ -65,14 +75,18 @@ function memberOn(id: number, [clientPort = 0, quorumPort = 0, electionPort = 0]
   return { id, clientPort, quorumPort, electionPort }
 }
 
-async function startMember(member: Member, members: readonly Member[]): Promise<ZookeeperServer> {
+async function startMember(
+  member: Member,
+  members: readonly Member[],
+  options: ZookeeperOptions,
+): Promise<ZookeeperServer> {
   const folder = createFolder('zookeeper')
   const makeData = (): void => {
     emptyFolder(path.join(folder, 'data'))
     writeFor(path.join(folder, 'data', 'myid'), String(member.id))
   }
   makeData()
-  writeFor(path.join(folder, 'zoo.cfg'), configuration(folder, member, members))
+  writeFor(path.join(folder, 'zoo.cfg'), configuration(folder, member, members, options))
   // Only what goes wrong, or the log would drown it.
   writeFor(
     path.join(folder, 'log4j.properties'),
@@ -85,18 +99,20 @@ log4j.appender.out.layout.ConversionPattern=%p %c{1} %m%n
   const server = await Server.start({
     name: `zookeeper:${member.clientPort}`,
     folder,
-    command: javaCommand(folder),
+    command: javaCommand(folder, options),
     port: member.clientPort,
     ready: async () => (await modeOf(member.clientPort)) !== undefined,
   })
   return new ZookeeperServer(server, member, makeData)
 }
 
-function configuration(folder: string, member: Member, members: readonly Member[]): string {
+function configuration(folder: string, member: Member, members: readonly Member[], options: ZookeeperOptions): string {
   const ensemble = members.map(
     ({ id, quorumPort, electionPort }) => `server.${id}=127.0.0.1:${quorumPort}:${electionPort}`,
   )
   return `tickTime=${tickMs}
+minSessionTimeout=${options.minSessionMs ?? 2 * tickMs}
+maxSessionTimeout=${options.maxSessionMs ?? maxSessionMs}
 initLimit=50
 syncLimit=10
 dataDir=${path.join(folder, 'data')}
@@ -106,14 +122,19 @@ ${members.length > 1 ? ensemble.join('\n') : ''}
 `
 }
 
-function javaCommand(folder: string): Command {
+function javaCommand(folder: string, options: ZookeeperOptions): Command {
   const { path: java, env } = program('java')
   const { classPath = '' } = engine('zookeeper')
   // Three of them share two cores: small heaps, the plain collector and the quick compiler start fastest. Without
   // UsePerfData Java leaves no files in /tmp.
   const speed = ['-Xmx96m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-XX:-UsePerfData']
-  const settings = { 'admin.enableServer': 'false', '4lw.commands.whitelist': '*', forceSync: 'no' }
-  const properties = Object.entries(settings).map(([name, value]) => `-Dzookeeper.${name}=${value}`)
+  const settings = {
+    'zookeeper.admin.enableServer': 'false',
+    'zookeeper.4lw.commands.whitelist': '*',
+    'zookeeper.forceSync': 'no',
+    ...options.properties,
+  }
+  const properties = Object.entries(settings).map(([name, value]) => `-D${name}=${value}`)
   const main = ['org.apache.zookeeper.server.quorum.QuorumPeerMain', path.join(folder, 'zoo.cfg')]
   return { path: java, args: [...speed, ...properties, '-cp', `${folder}:${classPath}`, ...main], env }
 }

@@ -1,0 +1,286 @@
+import { instant, type Clock, type Instant, type Timer } from '../../clock.ts'
+import type { Deadline, Deadlines } from '../../deadlines.ts'
+import {
+  CLOSING,
+  NotConnectedError,
+  readError,
+  UnansweredError,
+  type Callback,
+  type Client,
+  type OpResult,
+  type Stat,
+  type Transaction,
+} from './driver.ts'
+import { Touches } from './touches.ts'
+import { Watches } from './watches.ts'
+
+/** Parts of the session's time-out: we give a sign of life so often, and wait so long for a greeting or an answer to it. */
+const BEAT_PART = 1 / 6
+const SILENCE_PART = 1 / 8
+/** A server that is merely busy answers in this time; without a lower bound short sessions would never be opened. */
+const SILENCE_MS = { least: 250, most: 5000 }
+/** The server answers at once when it lives; there is nothing to lose when it does not. */
+const FAREWELL_MS = 1000
+
+/**
+ * One session and its client, from the first connection until the servers end it or we do. The client connects again by
+ * itself; what it lacks is here: a deadline for every answer and for the greeting (it waits for ever for a server that
+ * accepts connections and is silent), and nothing is handed to it while it is not connected (it would send that later,
+ * before its credentials, when nobody waits for it any more; if the session is over by then, it would never answer).
+ */
+export class Session {
+  readonly #client: Client
+  readonly #clock: Clock
+  readonly #deadlines: Deadlines
+  readonly #touches: Touches
+  readonly #waiting = new Set<(over?: NotConnectedError) => void>()
+  readonly #reconnected = new Set<() => void>()
+  readonly #watches = new Watches()
+  #timeoutMs: number
+  #connected = false
+  /** How many connections there have been. */
+  #connections = 0
+  #over: NotConnectedError | undefined
+  /** A connection that succeeds now was begun at this moment or later. */
+  #attempted: Instant
+  #greeting: Deadline | undefined
+  #beat: Timer | undefined
+  #left: (() => void) | undefined
+
+  constructor(client: Client, timeoutMs: number, clock: Clock, deadlines: Deadlines) {
+    this.#client = client
+    this.#timeoutMs = timeoutMs
+    this.#clock = clock
+    this.#deadlines = deadlines
+    this.#attempted = instant(clock)
+    this.#touches = new Touches(this.#attempted)
+    client.on('connected', () => this.#onConnected())
+    client.on('disconnected', () => this.#onDisconnected())
+    client.on('expired', () => this.#refused(new NotConnectedError('the session has expired')))
+    client.on('authenticationFailed', () => this.#refused(new NotConnectedError('authentication failed', true)))
+    this.#awaitGreeting()
+    client.connect()
+  }
+
+  /** As the servers grant it; what was asked for, until they have answered. */
+  get timeoutMs(): number {
+    return this.#timeoutMs
+  }
+
+  get connected(): boolean {
+    return this.#connected
+  }
+
+  /** Why there is no session any more. */
+  get over(): NotConnectedError | undefined {
+    return this.#over
+  }
+
+  /** Resolves when there is a connection. */
+  ready(withinMs: number): Promise<void> {
+    if (this.#over !== undefined) return Promise.reject(this.#over)
+    if (this.#connected) return Promise.resolve()
+    return new Promise((resolve, reject) => {
+      const settle = (over?: NotConnectedError): void => {
+        deadline.cancel()
+        this.#waiting.delete(settle)
+        if (over === undefined) resolve()
+        else reject(over)
+      }
+      const deadline = this.#deadlines.start(withinMs, () =>
+        settle(new NotConnectedError(`no connection to any server within ${Math.round(withinMs)} ms`)),
+      )
+      this.#waiting.add(settle)
+    })
+  }
+
+  /**
+   * Sends one request, at once if there is a connection; requests of one turn of the event loop are done in their order.
+   * The time is for the connection, and then once more for the answer: with what is left of it, a connection that came
+   * late would be given up again.
+   */
+  ask<T extends readonly unknown[]>(
+    withinMs: number,
+    send: (client: Client, done: Callback<T>) => void,
+  ): Promise<readonly [...T]> {
+    if (this.#connected) return this.#send(withinMs, send)
+    return this.ready(withinMs).then(() => this.#send(withinMs, send))
+  }
+
+  /** All of it or nothing. */
+  async commit(withinMs: number, add: (transaction: Transaction) => void): Promise<readonly OpResult[]> {
+    const [results = []] = await this.ask<[results?: readonly OpResult[]]>(withinMs, (client, done) => {
+      // Never retried by the driver, unlike its other calls.
+      const transaction = client.transaction()
+      add(transaction)
+      transaction.commit(done)
+    })
+    return results
+  }
+
+  /** Reads a node, and calls `changed` once, when it is next written or removed. Rejects if there is none. */
+  async watch(
+    path: string,
+    changed: () => void,
+    withinMs: number,
+  ): Promise<readonly [data: Buffer | undefined, stat: Stat]> {
+    const watch = this.#watches.add(path, changed)
+    try {
+      // Not `exists`: of a node that is gone it would leave a watch behind, for ever, in the driver and on the server.
+      const found = await this.ask<[data: Buffer | undefined, stat: Stat]>(withinMs, (client, done) =>
+        client.getData(path, watch.fire, done),
+      )
+      watch.armed()
+      return found
+    } catch (error) {
+      this.unwatch(path, changed)
+      throw error
+    }
+  }
+
+  unwatch(path: string, changed: () => void): void {
+    this.#watches.remove(path, changed)
+  }
+
+  /** Is called after every reconnection, and when the session is over. Answers how to end that. */
+  onReconnected(listener: () => void): () => void {
+    this.#reconnected.add(listener)
+    return () => void this.#reconnected.delete(listener)
+  }
+
+  /** Whether the servers surely keep the session, and its nodes, for so long from that moment on. */
+  covers(from: Instant, forMs: number): boolean {
+    return this.#touches.cover(from, forMs, this.#timeoutMs)
+  }
+
+  /** Ends the session and with it all its nodes, if the servers can be reached. */
+  async close(): Promise<void> {
+    const connected = this.#connected
+    const over = this.#over !== undefined
+    this.#end(new NotConnectedError('closed'))
+    if (over) return
+    if (!connected) {
+      // `close()` of a client without a connection writes to a socket that may not be there, and takes the next
+      // greeting for the answer.
+      this.#client.connectionManager.setState(CLOSING)
+      this.#drop()
+      return
+    }
+    await new Promise<void>((resolve) => {
+      const deadline = this.#deadlines.start(FAREWELL_MS, () => this.#drop())
+      this.#left = () => {
+        deadline.cancel()
+        resolve()
+      }
+      this.#client.close()
+    })
+  }
+
+  #send<T extends readonly unknown[]>(
+    withinMs: number,
+    send: (client: Client, done: Callback<T>) => void,
+  ): Promise<readonly [...T]> {
+    const connection = this.#connections
+    const sent = instant(this.#clock)
+    return new Promise((resolve, reject) => {
+      const deadline = this.#deadlines.start(withinMs, () => {
+        reject(new UnansweredError(`no answer within ${Math.round(withinMs)} ms`))
+        // Answers come in order, so there won't be one to anything sent later either. And only when this connection is
+        // gone, nothing that was sent on it can be done any more.
+        if (connection === this.#connections) this.#drop()
+      })
+      try {
+        send(this.#client, (error, ...values) => {
+          deadline.cancel()
+          const problem = error ? readError(error) : undefined
+          if (!(problem instanceof UnansweredError)) this.#touches.answered(sent, this.#timeoutMs)
+          if (problem === undefined) resolve(values)
+          else reject(problem)
+        })
+      } catch (error) {
+        deadline.cancel()
+        reject(error instanceof Error ? error : new Error(String(error)))
+      }
+    })
+  }
+
+  #onConnected(): void {
+    if (this.#over !== undefined) return
+    this.#greeting?.cancel()
+    this.#connected = true
+    this.#connections++
+    const timeoutMs = this.#client.getSessionTimeout()
+    this.#timeoutMs = this.#connections === 1 ? timeoutMs : Math.min(this.#timeoutMs, timeoutMs)
+    this.#touches.reached(this.#attempted)
+    this.#beatLater()
+    for (const settle of this.#waiting) settle()
+    if (this.#connections > 1) this.#tellReconnected()
+  }
+
+  #onDisconnected(): void {
+    // The driver would read the rest of an answer that broke off as the beginning of the next greeting.
+    this.#client.connectionManager.pendingBuffer = null
+    this.#connected = false
+    if (this.#over === undefined) this.#awaitGreeting()
+    this.#left?.()
+  }
+
+  /** The servers greet in time, or the next one is asked. */
+  #awaitGreeting(): void {
+    this.#attempted = instant(this.#clock)
+    this.#greeting = this.#deadlines.start(this.#silenceMs, () => {
+      if (this.#over !== undefined || this.#connected) return
+      this.#drop()
+      this.#awaitGreeting()
+    })
+  }
+
+  /** The watchdog: an answer that does not come makes us look for another server, also when nobody asks for anything. */
+  #beatLater(): void {
+    this.#beat?.cancel()
+    this.#beat = this.#clock.timer(
+      () => {
+        if (this.#over !== undefined || !this.#connected) return
+        this.ask(this.#silenceMs, (client, done: Callback<unknown[]>) => client.exists('/', done)).catch(
+          // The connection has been dropped; the next one starts the watchdog again.
+          () => undefined,
+        )
+        this.#beatLater()
+      },
+      this.#timeoutMs * BEAT_PART,
+      true,
+    )
+  }
+
+  get #silenceMs(): number {
+    return Math.min(Math.max(this.#timeoutMs * SILENCE_PART, SILENCE_MS.least), SILENCE_MS.most)
+  }
+
+  /** The client then connects to the next server. An error, or the driver would keep its timer for this connection. */
+  #drop(): void {
+    const { connectionManager } = this.#client
+    this.#connected = false
+    connectionManager.pendingBuffer = null
+    connectionManager.socket?.destroy(new Error('given up'))
+  }
+
+  /** The client does not connect again after that; it waits for the server to hang up, and so do we not. */
+  #refused(over: NotConnectedError): void {
+    this.#end(over)
+    this.#drop()
+  }
+
+  #end(over: NotConnectedError): void {
+    if (this.#over !== undefined) return
+    this.#over = over
+    this.#connected = false
+    this.#beat?.cancel()
+    this.#greeting?.cancel()
+    for (const settle of this.#waiting) settle(over)
+    this.#tellReconnected()
+  }
+
+  #tellReconnected(): void {
+    for (const listener of this.#reconnected) listener()
+  }
+}

@@ -1,0 +1,21 @@
+import * as driver from 'node-zookeeper-client'
+import { afterAll, beforeAll, describe, test } from 'vitest'
+import { conformance } from '../../../src/conformance.ts'
+import { zookeeper } from '../../../src/engines/zookeeper/index.ts'
+import { startZookeeper, type ZookeeperServer } from '../../support/servers/zookeeper.ts'
+
+let server: ZookeeperServer
+
+beforeAll(async () => {
+  server = await startZookeeper()
+})
+
+afterAll(() => server.stop())
+
+describe('zookeeper', () => {
+  const setup = {
+    engine: () => zookeeper(driver, `127.0.0.1:${server.port}`, { maxTtl: '30s' }),
+    shortTtlMs: 600,
+  }
+  for (const { name, run } of conformance(setup)) test(name, run)
+})
