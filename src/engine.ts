@@ -35,6 +35,11 @@ export interface Engine {
   leave?(lease: LeaseRef): Promise<Extension>
   /** In one atomic step per server: if the lease is still the owner's, it becomes the next request's, with a new token. */
   handOver?(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal>
+  /**
+   * For engines whose leases can end before their time, with a connection: calls back when that may have happened. The core
+   * then proves its leases at once and not only when their renewal is due.
+   */
+  onDoubt?(prove: () => void): void
   /** Calls `freed` whenever one of the resources may have become free; a spurious call does no harm, a missed one does. */
   watch?(resources: readonly string[], freed: () => void): Watch
   /**

@@ -34,6 +34,7 @@ export class Keeper {
     this.#clock = clock
     this.#observer = observer
     this.#hooks = hooks
+    engine.onDoubt?.(() => this.#proveAll())
   }
 
   get records(): ReadonlySet<LeaseRecord> {
@@ -83,6 +84,12 @@ export class Keeper {
     this.#timer?.cancel()
     this.#timer = undefined
     this.#timerAtMs = Infinity
+  }
+
+  /** As if all renewals were due; those under way will tell by themselves. */
+  #proveAll(): void {
+    for (const record of this.#records) if (this.#renewable(record)) record.renewAfterMs = 0
+    if (this.#records.size > 0) this.#wakeIn(0)
   }
 
   /** Time until this lease wants attention: its end, or before that its renewal. */

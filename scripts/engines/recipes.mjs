@@ -25,6 +25,11 @@ export const recipes = {
     without: /^libllvm/,
     version: ['postgres', '--version'],
   },
+  pgbouncer: {
+    packages: ['pgbouncer'],
+    bin: { pgbouncer: 'usr/sbin/pgbouncer' },
+    version: ['pgbouncer', '--version'],
+  },
   mariadb: {
     packages: ['mariadb-server-core', 'mariadb-client-core'],
     bin: {

@@ -23,6 +23,7 @@ const engineOf: Record<string, string> = {
   initdb: 'postgres',
   postgres: 'postgres',
   psql: 'postgres',
+  pgbouncer: 'pgbouncer',
   'mariadb-install-db': 'mariadb',
   mariadbd: 'mariadb',
   mariadb: 'mariadb',

@@ -60,6 +60,7 @@ export class ScriptedEngine implements Engine {
   readonly watch?: NonNullable<Engine['watch']>
   readonly enqueue?: NonNullable<Engine['enqueue']>
   closed = false
+  readonly #doubts: (() => void)[] = []
 
   constructor(clock: Clock, options: ScriptedOptions = {}) {
     this.inner = memory({ clock })
@@ -113,6 +114,15 @@ export class ScriptedEngine implements Engine {
     this.calls.push({ op: 'close' })
     this.closed = true
     await this.inner.close()
+  }
+
+  onDoubt(prove: () => void): void {
+    this.#doubts.push(prove)
+  }
+
+  /** As an engine does whose connection is gone. */
+  doubt(): void {
+    for (const prove of this.#doubts) prove()
   }
 
   count(op: Call['op']): number {

@@ -75,6 +75,37 @@ describe('renewal', () => {
     expect(renewed.filter(({ resources }) => resources[0] === 'long')).toHaveLength(0)
   })
 
+  test('comes at once when the engine has its doubts, and a loss is heard of then', async () => {
+    const { clock, engine, locks } = bench({ ttl: '30s' })
+    const lease = await locks.acquire('a')
+    const fixed = await locks.acquire('b', { renew: false })
+    const { signal } = lease
+    engine.next.extend.push(lost)
+    engine.doubt()
+    await clock.advance(0)
+    expect(engine.count('extend')).toBe(1)
+    expect(signal.reason).toMatchObject({ reason: 'stolen' })
+    // What is never renewed can't be proved without making it longer.
+    expect(fixed.held).toBe(true)
+  })
+
+  test('a doubt while nothing is held, or while an answer is out, sends nothing', async () => {
+    const { clock, engine, locks } = bench({ ttl: '30s' })
+    engine.doubt()
+    await clock.advance(1000)
+    expect(engine.count('extend')).toBe(0)
+    const gate = new Gate()
+    engine.next.extend.push((_leases, pass) => gate.opened.then(pass))
+    const lease = await locks.acquire('a')
+    await clock.advance(10_000)
+    engine.doubt()
+    await clock.advance(1000)
+    expect(engine.count('extend')).toBe(1)
+    gate.open()
+    await settled()
+    expect(lease.held).toBe(true)
+  })
+
   test('is not sent again while an answer is out', async () => {
     const { clock, engine, locks } = bench({ ttl: '30s' })
     await locks.acquire('a')

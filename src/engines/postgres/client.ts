@@ -1,0 +1,36 @@
+/** A row as the statements here ask for it: every column is text. */
+export type Row = Readonly<Record<string, string | null>>
+
+/** What the engine needs of a PostgreSQL connection or pool, whatever the driver: in essence, "run this statement". */
+export interface PostgresClient {
+  readonly driver: 'pg' | 'postgres.js' | 'pglite' | 'own'
+  /** Why this client can't be used (it is closed), or undefined while it can. */
+  unusable(): string | undefined
+  /** One statement. Its parameters are text or null. Rejects with the driver's error, whose `code` is the SQLSTATE. */
+  query(text: string, params: readonly (string | null)[]): Promise<readonly Row[]>
+  /** Hears what is told on a channel, over a connection of its own where the driver can open one. */
+  listen?(channel: string, ears: Ears): Promise<Line>
+  /** Runs the function within a transaction, handing it what the driver gives for that. */
+  transaction?<T>(work: (tx: unknown, query: PostgresClient['query']) => Promise<T>): Promise<T>
+}
+
+/** One connection that is ours alone, for session-level locks. */
+export interface PostgresConnection extends PostgresClient {
+  /** The process that serves us, as the connection itself was told; a pooler tells a number of its own. */
+  readonly toldPid: number | undefined
+  /** Calls back once, when the connection has ended; undefined where the driver does not tell. */
+  onEnd?(ended: () => void): void
+  end(): Promise<void>
+}
+
+export interface Ears {
+  heard(payload: string): void
+  /** The line is lost: what is told from now on goes unheard. */
+  lost(): void
+  /** It was lost and is back. */
+  back(): void
+}
+
+export interface Line {
+  close(): Promise<void>
+}

@@ -1,0 +1,194 @@
+import { createHash } from 'node:crypto'
+import { optionsOrThrow } from '../../arguments.ts'
+import { systemClock, type Clock } from '../../clock.ts'
+import { durationMs, shown, type Duration } from '../../duration.ts'
+import type { Engine, EngineLimits, Guarantees } from '../../engine.ts'
+import { systemRandom } from '../../random.ts'
+import { LeaseEngine } from '../sql/lease-engine.ts'
+import { DEFAULT_TABLE, tableParts } from '../sql/table-name.ts'
+import type { PostgresClient } from './client.ts'
+import { checkPostgres } from './doctor.ts'
+import { recognise, type PostgresConnectionLike, type PostgresLike } from './drivers/recognise.ts'
+import { PostgresLeaseTable, type Seat } from './lease-table.ts'
+import { Session } from './session.ts'
+import { Wakeups } from './wakeups.ts'
+
+export type { PostgresConnectionLike, PostgresLike } from './drivers/recognise.ts'
+export { postgresSchema } from './statements.ts'
+export { advisoryKey, withAdvisoryLock, type AdvisoryLockOptions } from './transaction.ts'
+
+export interface PostgresOptions {
+  /** The lease table, also `schema.table`. All processes that exclude one another use the same. Default `ringfence_leases`. */
+  table?: string
+  /** Create the table when it is not there. Default true; `postgresSchema()` has the statement for those who migrate by hand. */
+  createTable?: boolean
+  /**
+   * Tell waiters of releases by LISTEN and NOTIFY, over a connection of its own. Default true; where that does not work
+   * (a transaction pooler), waiters poll. With false nobody listens and nobody is told: the same in all processes.
+   */
+  listen?: boolean
+  /** How long a statement may take. Default a tenth of the ttl, at least 1 s (half of a shorter ttl), at most 5 s. */
+  timeout?: Duration
+  /** How much the server's clock may differ in speed from ours, as a part of the ttl. Default 0.01, and 2 ms on top. */
+  drift?: number
+  clock?: Clock
+}
+
+/** Leases in a table of PostgreSQL, by the server's clock. */
+export function postgres(client: PostgresLike, options: PostgresOptions = {}): Engine {
+  optionsOrThrow(options, OPTIONS)
+  const given = recogniseOrThrow(client)
+  const { query } = given
+  const seat: Seat = { query, session: null }
+  const listen = given.listen?.bind(given)
+  return engine(options, {
+    name: 'postgres',
+    guarantees: TABLE_GUARANTEES,
+    query,
+    seat: async () => seat,
+    listen,
+    session: undefined,
+  })
+}
+
+/**
+ * Leases in the same table that end with a connection as well, not only by time: when this process dies, the next one gets
+ * in at once. `connect` opens that connection, again after a loss; it is ours and is closed by `close`. Refused behind a
+ * pooler that lends out connections for single transactions.
+ */
+export function postgresAdvisory(
+  connect: () => Promise<PostgresConnectionLike>,
+  options: PostgresOptions = {},
+): Engine {
+  if (typeof connect !== 'function') {
+    throw new TypeError(
+      `connect: expected a function that resolves with a connection of its own, got ${shown(connect)}`,
+    )
+  }
+  optionsOrThrow(options, OPTIONS)
+  const session = new Session(connect, options.clock ?? systemClock)
+  const made = engine(options, {
+    name: 'postgres-advisory',
+    guarantees: SESSION_GUARANTEES,
+    query: session.query,
+    seat: session.seat,
+    listen: (channel, ears) => session.listen(channel, ears),
+    session,
+  })
+  return Object.assign(made, { onDoubt: (prove: () => void) => session.onEnd(prove) })
+}
+
+/** A year. Nobody waits for a lock longer than that. */
+const LONGEST_TTL_MS = 365 * 86_400_000
+const DEFAULT_DRIFT = 0.01
+const OPTIONS = ['table', 'createTable', 'listen', 'timeout', 'drift', 'clock']
+
+interface Kind {
+  readonly name: string
+  readonly guarantees: Guarantees
+  readonly query: PostgresClient['query']
+  readonly seat: () => Promise<Seat>
+  readonly listen: PostgresClient['listen'] | undefined
+  readonly session: Session | undefined
+}
+
+function engine(options: PostgresOptions, kind: Kind): Engine {
+  const {
+    table = DEFAULT_TABLE,
+    createTable = true,
+    listen = true,
+    drift = DEFAULT_DRIFT,
+    clock = systemClock,
+  } = options
+  const channel = channelOf(tableParts(table))
+  for (const [name, value] of Object.entries({ createTable, listen })) {
+    if (typeof value !== 'boolean') throw new TypeError(`${name}: expected true or false, got ${shown(value)}`)
+  }
+  if (typeof drift !== 'number' || !(drift >= 0 && drift <= 0.5)) {
+    throw new RangeError(`drift: expected a part of the ttl from 0 to 0.5, got ${shown(drift)}`)
+  }
+  const timeoutMs =
+    options.timeout === undefined ? undefined : durationMs(options.timeout, 'timeout', { minMs: 1, maxMs: 60_000 })
+  const limits: EngineLimits = { maxTtlMs: LONGEST_TTL_MS, driftMs: (ttlMs) => Math.ceil(ttlMs * drift) + 2 }
+  const sign = `${systemRandom.id().slice(0, 12)} `
+  const { query } = kind
+  const wakeups =
+    listen && kind.listen !== undefined
+      ? new Wakeups({
+          clock,
+          sign,
+          open: (ears) => kind.listen!(channel, ears),
+          tell: (payload) => query('SELECT true::text FROM pg_notify($1::text, $2::text)', [channel, payload]),
+        })
+      : undefined
+  return new LeaseEngine({
+    name: kind.name,
+    // The same for both kinds: they share the rows and their counters.
+    identity: `postgres:${table}`,
+    guarantees: kind.guarantees,
+    limits,
+    clock,
+    table: new PostgresLeaseTable({
+      table,
+      seat: kind.seat,
+      bound: kind.session !== undefined,
+      channel: listen ? channel : '',
+      sign,
+    }),
+    createTable,
+    timeoutMs,
+    ...(wakeups === undefined ? {} : { wakeups }),
+    check: (ttlMs) =>
+      checkPostgres({
+        query,
+        clock,
+        ttlMs,
+        driftMs: limits.driftMs(ttlMs),
+        table,
+        createTable,
+        wakeups,
+        listen,
+        isSession: kind.session !== undefined,
+      }),
+    async end() {
+      await wakeups?.close()
+      await kind.session?.close()
+    },
+  })
+}
+
+function recogniseOrThrow(value: unknown): PostgresClient {
+  let client: PostgresClient
+  try {
+    client = recognise(value)
+  } catch (error) {
+    throw error instanceof TypeError ? new TypeError(`client: ${error.message}`) : error
+  }
+  const why = client.unusable()
+  if (why !== undefined) throw new TypeError(`client: expected one that can be used, but ${why}`)
+  return client
+}
+
+/** Drivers fold or cut other names, each in its own way. */
+function channelOf(parts: readonly string[]): string {
+  const plain = parts.join('_')
+  if (parts.length === 1 && /^[a-z0-9_]{1,63}$/.test(plain)) return plain
+  return `ringfence_${createHash('sha256').update(parts.join('.')).digest('hex').slice(0, 32)}`
+}
+
+const TOKEN =
+  'a counter in the row of the resource, raised with the grant in one step and never below the server’s clock'
+
+const TABLE_GUARANTEES: Guarantees = {
+  exclusion: 'clocks within the drift allowance',
+  clock: 'the server',
+  token: TOKEN,
+  survives: { serverRestart: 'yes', lossOfServers: 0, failover: 'not promised' },
+  order: 'first come, first served in one process',
+}
+
+const SESSION_GUARANTEES: Guarantees = {
+  ...TABLE_GUARANTEES,
+  // Its connection ends with the server, and whoever is faster after the restart gets the lease.
+  survives: { serverRestart: 'no', lossOfServers: 0, failover: 'no' },
+}

@@ -1,0 +1,75 @@
+import { PGlite } from '@electric-sql/pglite'
+import { Client, Pool } from 'pg'
+import postgresJs from 'postgres'
+import type { PostgresConnectionLike, PostgresLike } from '../../../src/engines/postgres/index.ts'
+
+export interface Connected {
+  readonly client: PostgresLike
+  close(): Promise<unknown>
+}
+
+/** Every kind of client for one server. */
+export const CLIENTS: Record<string, (url: string) => Promise<Connected>> = {
+  'a Pool of pg': async (url) => {
+    const pool = new Pool({ connectionString: url })
+    pool.on('error', () => undefined)
+    return { client: pool, close: () => pool.end() }
+  },
+  'a Pool of pg with one connection': async (url) => {
+    const pool = new Pool({ connectionString: url, max: 1 })
+    pool.on('error', () => undefined)
+    return { client: pool, close: () => pool.end() }
+  },
+  'a Client of pg': async (url) => {
+    const client = await connectedClient(url)
+    return { client, close: () => client.end() }
+  },
+  'postgres.js': async (url) => {
+    const sql = postgresJs(url, { onnotice: () => undefined })
+    return { client: sql, close: () => sql.end({ timeout: 1 }) }
+  },
+  'postgres.js, one connection, columns in camel case': async (url) => {
+    const sql = postgresJs(url, { max: 1, transform: postgresJs.camel, onnotice: () => undefined })
+    return { client: sql, close: () => sql.end({ timeout: 1 }) }
+  },
+  'an object with query(text, params)': async (url) => {
+    const pool = new Pool({ connectionString: url })
+    pool.on('error', () => undefined)
+    return { client: { query: (text: string, params: string[]) => pool.query(text, params) }, close: () => pool.end() }
+  },
+}
+
+export async function connectedClient(url: string): Promise<Client> {
+  const client = new Client(url)
+  client.on('error', () => undefined)
+  await client.connect()
+  return client
+}
+
+export async function openPglite(): Promise<PGlite> {
+  return PGlite.create()
+}
+
+/** Connections for leases that end with them. */
+export const CONNECTIONS: Record<
+  string,
+  (url: string) => { connect(): Promise<PostgresConnectionLike>; end(): Promise<unknown> }
+> = {
+  'a Client of pg': (url) => ({ connect: () => connectedClient(url), end: async () => undefined }),
+  'a client of a Pool of pg': (url) => {
+    const pool = new Pool({ connectionString: url })
+    pool.on('error', () => undefined)
+    return { connect: () => pool.connect(), end: () => pool.end() }
+  },
+  'a reserved connection of postgres.js': (url) => {
+    const sql = postgresJs(url, { onnotice: () => undefined })
+    return { connect: () => sql.reserve(), end: () => sql.end({ timeout: 1 }) }
+  },
+  'an object with query(text, params)': (url) => ({
+    async connect() {
+      const client = await connectedClient(url)
+      return { query: (text: string, params: string[]) => client.query(text, params), end: () => client.end() }
+    },
+    end: async () => undefined,
+  }),
+}
