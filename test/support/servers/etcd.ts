@@ -1,4 +1,5 @@
 import path from 'node:path'
+import type { Certificates } from '../certificates.ts'
 import { program } from '../engines.ts'
 import { flags } from '../flags.ts'
 import { startGroup, type Group } from '../group.ts'
@@ -36,10 +37,44 @@ export interface EtcdCluster extends Group<EtcdServer> {
   leader: () => Promise<EtcdServer>
 }
 
-export async function startEtcd(): Promise<EtcdServer> {
+export async function startEtcd(settings: Record<string, string> = {}): Promise<EtcdServer> {
   return onFreePorts(2, ([clientPort = 0, peerPort = 0]) => {
     const member = { name: 'n0', clientPort, peerPort }
-    return startMember(member, [member])
+    return startMember(member, [member], { settings })
+  })
+}
+
+/** Speaks TLS with clients, and wants to see their certificate. */
+export async function startSecureEtcd({ folder }: Certificates): Promise<EtcdServer> {
+  return onFreePorts(3, ([clientPort = 0, peerPort = 0, metricsPort = 0]) => {
+    const member = { name: 'n0', clientPort, peerPort }
+    const clientUrl = `https://127.0.0.1:${clientPort}`
+    const settings = {
+      'listen-client-urls': clientUrl,
+      'advertise-client-urls': clientUrl,
+      'cert-file': path.join(folder, 'server.pem'),
+      'key-file': path.join(folder, 'server-key.pem'),
+      'trusted-ca-file': path.join(folder, 'ca.pem'),
+      // For the look at its health.
+      'listen-metrics-urls': `http://127.0.0.1:${metricsPort}`,
+    }
+    const isReady = (): Promise<boolean> => isHealthy(metricsPort)
+    return startMember(member, [member], { settings, switches: ['--client-cert-auth'], isReady })
+  })
+}
+
+/** A further member that gets everything and has no vote. */
+export async function addEtcdLearner(cluster: EtcdCluster): Promise<EtcdServer> {
+  return onFreePorts(2, async ([clientPort = 0, peerPort = 0]) => {
+    const learner = { name: 'learner', clientPort, peerPort }
+    const leader = await cluster.leader()
+    const answer = await leader.call('cluster/member/add', { peerURLs: [peerUrl(learner)], isLearner: true })
+    const { members } = answer as { members: { name?: string; peerURLs: string[] }[] }
+    const peers = members.map(({ name = learner.name, peerURLs }) => `${name}=${peerURLs[0]}`)
+    const settings = { 'initial-cluster': peers.join(','), 'initial-cluster-state': 'existing' }
+    // Nobody asks it about keys.
+    const isReady = async (): Promise<boolean> => 'version' in (await post(clientPort, 'maintenance/status', {}))
+    return startMember(learner, [learner], { settings, isReady })
   })
 }
 
@@ -57,7 +92,17 @@ export async function startEtcdCluster(count = 3): Promise<EtcdCluster> {
   })
 }
 
-async function startMember(member: Member, members: readonly Member[]): Promise<EtcdServer> {
+interface Particulars {
+  settings: Record<string, string>
+  switches?: string[]
+  isReady?: () => Promise<boolean>
+}
+
+async function startMember(
+  member: Member,
+  members: readonly Member[],
+  { settings: more, switches = [], isReady = () => isHealthy(member.clientPort) }: Particulars = { settings: {} },
+): Promise<EtcdServer> {
   const folder = createFolder('etcd')
   const data = path.join(folder, 'data')
   emptyFolder(data)
@@ -75,13 +120,16 @@ async function startMember(member: Member, members: readonly Member[]): Promise<
     // Quick elections: the members are on one machine.
     'heartbeat-interval': 50,
     'election-timeout': 500,
+    ...more,
   })
+  // What was written survives the end of the process without fsync; that the machine itself fails is not tested.
+  settings.push('--unsafe-no-fsync', ...switches)
   const server = await Server.start({
     name: `etcd:${member.clientPort}`,
     folder,
     command: { path: etcd, args: settings, env },
     port: member.clientPort,
-    ready: () => isHealthy(member.clientPort),
+    ready: isReady,
   })
   return new EtcdServer(server, member, () => {
     if (members.length > 1) throw new Error('a member of an etcd cluster cannot come back without its data')

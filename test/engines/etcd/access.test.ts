@@ -1,0 +1,98 @@
+import { expect, onTestFinished, test } from 'vitest'
+import { etcd, type EtcdOptions } from '../../../src/engines/etcd/index.ts'
+import type { Engine } from '../../../src/engine.ts'
+import { createCertificates } from '../../support/certificates.ts'
+import { startEtcd, startSecureEtcd, type EtcdServer } from '../../support/servers/etcd.ts'
+import { requestFor } from './setup.ts'
+
+function engine(url: string, options: EtcdOptions): Engine {
+  const made = etcd(url, options)
+  onTestFinished(() => made.close())
+  return made
+}
+
+async function failure(from: Engine): Promise<Error & { transient?: boolean }> {
+  return from.acquire(requestFor('a')).then(
+    () => new Error('granted'),
+    (error: unknown) => error as Error,
+  )
+}
+
+/** A role that may use the prefix alone, a user with it, and a user without any role. */
+async function enableAuth(server: EtcdServer): Promise<void> {
+  const [key, end] = ['ringfence/', 'ringfence0'].map((text) => Buffer.from(text).toString('base64'))
+  await server.call('auth/role/add', { name: 'locker' })
+  await server.call('auth/role/grant', { name: 'locker', perm: { permType: 'READWRITE', key, range_end: end } })
+  for (const [name, password, role] of [
+    ['root', 'root-secret', 'root'],
+    ['worker', 'worker-secret', 'locker'],
+    ['guest', 'guest-secret'],
+  ]) {
+    await server.call('auth/user/add', { name, password })
+    if (role !== undefined) await server.call('auth/user/grant', { user: name, role })
+  }
+  await server.call('auth/enable', {})
+}
+
+test('with a login of a role for the prefix everything works, also after the server forgot the login', async () => {
+  await using server = await startEtcd()
+  const worker = engine(server.url, { username: 'worker', password: 'worker-secret' })
+  // Before logins are switched on, one is not asked for.
+  expect((await worker.acquire(requestFor('early', 5000))).kind).toBe('granted')
+  await enableAuth(server)
+
+  const request = requestFor('a')
+  const outcome = await worker.acquire(request)
+  expect(outcome.kind).toBe('granted')
+  const lease = { ...request, token: (outcome as { token: bigint }).token }
+  await server.kill()
+  await server.restart()
+  expect(await worker.extend([lease])).toEqual([{ kind: 'held' }])
+  const waiting = worker.enqueue!(requestFor('a'), new AbortController().signal)
+  expect(await worker.release(lease)).toMatchObject({ ours: true })
+  expect((await waiting).token).toBeGreaterThan(lease.token)
+
+  const wrong = await failure(engine(server.url, { username: 'worker', password: 'wrong-secret' }))
+  expect(wrong).toMatchObject({ code: 'ENGINE', transient: false })
+  const none = await failure(engine(server.url, {}))
+  expect(none).toMatchObject({ code: 'ENGINE', transient: false })
+  const guest = await failure(engine(server.url, { username: 'guest', password: 'guest-secret' }))
+  expect(guest).toMatchObject({ code: 'ENGINE', transient: false, message: 'etcd: etcdserver: permission denied' })
+  const elsewhere = engine(server.url, { username: 'worker', password: 'worker-secret', prefix: 'other' })
+  expect(await failure(elsewhere)).toMatchObject({ message: 'etcd: etcdserver: permission denied' })
+  for (const error of [wrong, none, guest]) expect(inside(error)).not.toMatch(/secret/)
+
+  // Given beside the URL only, so that no message and no log of a proxy can show it.
+  expect(
+    (await engine(server.url, { username: 'guest', password: 'guest-secret' }).check(10_000)).filter(
+      ({ severity }) => severity === 'critical',
+    ),
+  ).toMatchObject([{ id: 'etcd/permission', found: expect.stringContaining('permission denied') }])
+})
+
+function inside(error: unknown): string {
+  const { message, stack, cause } = error as Error
+  return [message, stack, cause === undefined ? '' : inside(cause)].join('\n')
+}
+
+test('TLS with an authority of our own and a client certificate works, and nothing less does', async () => {
+  using certificates = createCertificates()
+  await using server = await startSecureEtcd(certificates)
+  const url = `https://127.0.0.1:${server.port}`
+  const { ca, client, stranger } = certificates
+  const one = engine(url, { tls: { ca, ...client } })
+  const request = requestFor('a')
+  const outcome = await one.acquire(request)
+  expect(outcome.kind).toBe('granted')
+  // Watches too.
+  const waiting = one.enqueue!(requestFor('a'), new AbortController().signal)
+  await one.release({ ...request, token: (outcome as { token: bigint }).token })
+  await waiting
+
+  expect((await failure(engine(url, { tls: client }))).message).toMatch(/self-signed certificate|unable to verify/)
+  expect((await failure(engine(url, { tls: { ca } }))).message).toMatch(/certificate|ECONNRESET|socket hang up/)
+  expect((await failure(engine(url, { tls: { ca, ...stranger } }))).message).toMatch(
+    /certificate|ECONNRESET|socket hang up/,
+  )
+  expect((await failure(engine(`http://127.0.0.1:${server.port}`, {}))).message).toMatch(/^etcd: /)
+})

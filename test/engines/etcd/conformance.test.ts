@@ -1,0 +1,25 @@
+import { afterAll, beforeAll, describe, test } from 'vitest'
+import { conformance } from '../../../src/conformance.ts'
+import { etcd } from '../../../src/engines/etcd/index.ts'
+import type { Group } from '../../support/group.ts'
+import { startEtcd, startEtcdCluster, type EtcdServer } from '../../support/servers/etcd.ts'
+
+let one: EtcdServer
+let three: Group<EtcdServer> & { urls: string[] }
+
+beforeAll(async () => {
+  ;[one, three] = await Promise.all([startEtcd(), startEtcdCluster()])
+})
+
+afterAll(() => Promise.all([one.stop(), three.stop()]))
+
+// etcd counts leases in whole seconds.
+const shortTtlMs = 1000
+
+describe.concurrent('etcd, one member', () => {
+  for (const { name, run } of conformance({ engine: () => etcd(one.url), shortTtlMs })) test(name, run)
+})
+
+describe.concurrent('etcd, three members', () => {
+  for (const { name, run } of conformance({ engine: () => etcd(three.urls), shortTtlMs })) test(name, run)
+})

@@ -1,0 +1,40 @@
+import type { Fetch } from '../../../src/engines/etcd/index.ts'
+import type { Engine, LeaseInfo, LeaseRequest } from '../../../src/engine.ts'
+import { systemRandom } from '../../../src/random.ts'
+import type { EtcdServer } from '../../support/servers/etcd.ts'
+
+export function requestFor(resources: string | string[], ttlMs = 20_000): LeaseRequest {
+  return { resources: [resources].flat(), owner: `${systemRandom.id()}@test`, ttlMs, inOrder: false }
+}
+
+export async function collect(infos: AsyncIterable<LeaseInfo>): Promise<LeaseInfo[]> {
+  const all: LeaseInfo[] = []
+  for await (const info of infos) all.push(info)
+  return all
+}
+
+export function base64(text: string): string {
+  return Buffer.from(text).toString('base64')
+}
+
+/** Every key there is, and every lease. */
+export async function remains(server: EtcdServer): Promise<{ keys: string[]; leases: unknown[] }> {
+  const all = { key: base64('\0'), range_end: base64('\0'), keys_only: true }
+  const { kvs = [] } = (await server.call('kv/range', all)) as { kvs?: { key: string }[] }
+  const { leases = [] } = (await server.call('lease/leases', {})) as { leases?: unknown[] }
+  return { keys: kvs.map(({ key }) => Buffer.from(key, 'base64').toString()), leases }
+}
+
+/** How many stand in a resource's queue, with the one who has it. */
+export async function queueLength(engine: Engine, resource: string): Promise<number> {
+  const [info] = await collect(engine.inspect(resource))
+  return info === undefined ? 0 : info.waiters! + 1
+}
+
+/** The platform's fetch, with a look at each request before it is sent. */
+export function watchedFetch(look: (path: string, body: Record<string, never>) => void | Promise<void>): Fetch {
+  return async (url, init) => {
+    await look(new URL(url).pathname, JSON.parse(init.body ?? '{}') as Record<string, never>)
+    return globalThis.fetch(url, init)
+  }
+}

@@ -1,0 +1,22 @@
+import { describe } from 'vitest'
+import { etcd } from '../../../src/engines/etcd/index.ts'
+import { startEtcd } from '../../support/servers/etcd.ts'
+import { faultTrials, processTrials, type BreakableServers } from '../trials.ts'
+
+describe('etcd', () => {
+  processTrials({ connector: 'etcd', start, nextWithinMs: 30_000, ttlMs: 4000 })
+  faultTrials({ start, survivesRestart: true, ttlMs: 6000 })
+})
+
+async function start(): Promise<BreakableServers> {
+  const server = await startEtcd()
+  return {
+    env: { RINGFENCE_URLS: server.url },
+    engine: async () => etcd(server.url),
+    freeze: () => server.freeze(),
+    thaw: () => server.thaw(),
+    kill: () => server.kill(),
+    restart: () => server.restart(),
+    [Symbol.asyncDispose]: () => server.stop(),
+  }
+}
