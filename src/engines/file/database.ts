@@ -13,7 +13,7 @@ import { dirname } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { EngineError } from '../../errors.ts'
 import { systemRandom } from '../../random.ts'
-import { explained, isBusy, unusable } from './failures.ts'
+import { explained, isBusy, isDamage, unusable } from './failures.ts'
 import { loadLibrary, type Connection, type Library, type Statement } from './library.ts'
 
 /** 'ring' in ASCII: tells our files from other programs' databases. */
@@ -199,6 +199,17 @@ export class Database {
       return this.transaction(work)
     } finally {
       this.#connection.exec('PRAGMA synchronous = NORMAL')
+    }
+  }
+
+  /** What is wrong with the file, in SQLite's words. */
+  damage(): readonly string[] {
+    try {
+      const lines = this.#connection.prepare('PRAGMA quick_check(3)').all()
+      return lines.map((line) => String(line['quick_check'])).filter((line) => line !== 'ok')
+    } catch (error) {
+      if (!isDamage(error)) throw error
+      return [(error as Error).message]
     }
   }
 

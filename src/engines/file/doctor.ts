@@ -53,8 +53,7 @@ export async function examine(patient: Patient): Promise<readonly Finding[]> {
 }
 
 function integrity(database: Database): Finding {
-  const rows = database.statement('PRAGMA quick_check').all()
-  const wrong = rows.map((row) => String(row['quick_check'])).filter((line) => line !== 'ok')
+  const wrong = database.damage()
   if (wrong.length === 0) {
     return {
       id: 'file/integrity',
@@ -66,7 +65,7 @@ function integrity(database: Database): Finding {
   return {
     id: 'file/integrity',
     severity: 'critical',
-    found: `the file is damaged: ${wrong[0]}`,
+    found: `the file is damaged: ${wrong.join('; ')}`,
     meaning: 'leases and tokens in it may be wrong',
     remedy: `when no process uses it, move ${database.path} and its -wal and -shm away; tokens go on from the clock`,
   }

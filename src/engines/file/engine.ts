@@ -46,6 +46,15 @@ interface Opened {
   readonly line: Line
 }
 
+interface Terms {
+  /** `here`: only where others look too. `anywhere`: also in a file that was removed. */
+  readonly where: 'here' | 'anywhere'
+  /** Make the file where there is none; otherwise nothing is done, and the answer is undefined. */
+  readonly create: boolean
+}
+
+const MAKE: Terms = { where: 'here', create: true }
+
 /** What a call works with when it is not about a lease of some ttl. */
 const USUAL_TTL_MS = 10_000
 
@@ -84,7 +93,8 @@ export class FileEngine implements Engine {
       }
     } catch (error) {
       // A ticket that stays behind is found out and dropped by those who come after it.
-      await this.#write(request, 'anywhere', ({ ledger }) => ledger.giveUpTicket(request.owner)).catch(() => undefined)
+      const terms: Terms = { where: 'anywhere', create: false }
+      await this.#write(request, terms, ({ ledger }) => ledger.giveUpTicket(request.owner)).catch(() => undefined)
       throw error
     }
   }
@@ -99,14 +109,16 @@ export class FileEngine implements Engine {
   }
 
   async release(lease: LeaseRef): Promise<Release> {
-    const ours = await this.#write(lease, 'anywhere', ({ ledger }) => ledger.release(lease))
+    const terms: Terms = { where: 'anywhere', create: false }
+    const ours = (await this.#write(lease, terms, ({ ledger }) => ledger.release(lease))) ?? false
     // Who is next is decided by the queue: nobody here needs to let others go first.
     return { ours, awaited: 0 }
   }
 
   async *inspect(resource?: string): AsyncIterable<LeaseInfo> {
     const about = { resources: resource === undefined ? [] : [resource], ttlMs: USUAL_TTL_MS }
-    yield* await this.#retried(about, 'here', false, (opened) => opened?.ledger.held(resource) ?? [])
+    const terms: Terms = { where: 'here', create: false }
+    yield* (await this.#retried(about, terms, ({ ledger }) => ledger.held(resource))) ?? []
   }
 
   check(ttlMs: number): Promise<readonly Finding[]> {
@@ -117,17 +129,17 @@ export class FileEngine implements Engine {
       ttlMs,
       clock,
       machine,
-      open: () => this.#write(about, 'here', ({ database }) => database),
-      writeToDisk: () =>
-        this.#retried(about, 'here', true, ({ database, ledger }) => database.durably(() => ledger.touch())),
+      open: async () => (await this.#write(about, MAKE, ({ database }) => database))!,
+      writeToDisk: () => this.#retried(about, MAKE, ({ database, ledger }) => database.durably(() => ledger.touch())),
     })
   }
 
   async init(): Promise<readonly string[]> {
     const { path } = this.#settings
-    const before = await this.#retried({ resources: [], ttlMs: USUAL_TTL_MS }, 'here', false, (opened) => opened)
-    if (before !== undefined) return [`${path} is there already`]
-    await this.#write({ resources: [], ttlMs: USUAL_TTL_MS }, 'here', () => undefined)
+    const about = { resources: [], ttlMs: USUAL_TTL_MS }
+    const found = await this.#retried(about, { where: 'here', create: false }, () => true)
+    if (found === true) return [`${path} is there already`]
+    await this.#write(about, MAKE, () => undefined)
     return [`made ${path}, which this user alone can read and write`]
   }
 
@@ -138,24 +150,21 @@ export class FileEngine implements Engine {
   }
 
   /** A grant that the others might not see is none, and nothing of it stays. */
-  #grant(request: LeaseRequest, work: (ledger: Ledger) => Verdict): Promise<Verdict> {
-    return this.#write(
-      request,
-      'here',
-      ({ ledger }) => work(ledger),
-      ({ ledger }) => ledger.release(request),
-    )
+  async #grant(request: LeaseRequest, work: (ledger: Ledger) => Verdict): Promise<Verdict> {
+    const undo = ({ ledger }: Opened): unknown => ledger.release(request)
+    return (await this.#write(request, MAKE, ({ ledger }) => work(ledger), undo))!
   }
 
   async #extend(
     leases: readonly LeaseRef[],
     extend: (ledger: Ledger, lease: LeaseRef) => boolean,
   ): Promise<readonly Extension[]> {
-    const ttlMs = Math.min(...leases.map((lease) => lease.ttlMs))
+    const about = { resources: [], ttlMs: Math.min(...leases.map((lease) => lease.ttlMs)) }
     try {
-      return await this.#write({ resources: [], ttlMs }, 'here', ({ ledger }) =>
-        leases.map((lease) => ({ kind: extend(ledger, lease) ? 'held' : 'lost' }) as const),
+      const held = await this.#write(about, { where: 'here', create: false }, ({ ledger }) =>
+        leases.map((lease) => extend(ledger, lease)),
       )
+      return leases.map((_, index) => ({ kind: held?.[index] === true ? 'held' : 'lost' }))
     } catch (error) {
       // Others use another file by now and know nothing of our leases.
       if (error instanceof Displaced && error.place === 'replaced') return leases.map(() => ({ kind: 'lost' }))
@@ -165,15 +174,19 @@ export class FileEngine implements Engine {
   }
 
   /**
-   * A transaction. Afterwards, unless it may be `anywhere`, we look whether the path still leads to our file: before, it
-   * might be removed between the look and the commit, and the next process would make a new one and find nothing held.
+   * A transaction. Afterwards, unless it may be `anywhere`, we look whether the path still leads to our file: if we looked
+   * before, it might be removed between the look and the commit, and whoever makes a new one finds nothing held in it.
    */
-  #write<T>(about: About, where: Where, work: (opened: Opened) => T, undo?: (opened: Opened) => void): Promise<T> {
-    return this.#retried(about, where, true, (opened) => {
+  #write<T>(
+    about: About,
+    terms: Terms,
+    work: (opened: Opened) => T,
+    undo?: (opened: Opened) => unknown,
+  ): Promise<T | undefined> {
+    return this.#retried(about, terms, (opened) => {
       const { database } = opened
       const result = this.#transaction(opened, () => work(opened))
-      if (where === 'anywhere') return result
-      const place = database.place()
+      const place = terms.where === 'anywhere' ? 'here' : database.place()
       if (place === 'here') return result
       if (undo !== undefined) database.transaction(() => undo(opened))
       throw new Displaced(database.path, place, about.resources)
@@ -194,23 +207,17 @@ export class FileEngine implements Engine {
    * SQLite could wait for the file by itself, but this process would do nothing else meanwhile. So it is told not to, and
    * we come back after a short while, not all at the same time.
    */
-  async #retried<T>(about: About, where: Where, create: true, work: (opened: Opened) => T): Promise<T>
-  async #retried<T>(about: About, where: Where, create: false, work: (opened: Opened | undefined) => T): Promise<T>
-  async #retried<T>(
-    { resources, ttlMs }: About,
-    where: Where,
-    create: boolean,
-    work: (opened: Opened) => T,
-  ): Promise<T> {
-    const untilMs = this.#clock.monotonicMs() + this.#settings.patienceMs(ttlMs)
+  async #retried<T>(about: About, terms: Terms, work: (opened: Opened) => T): Promise<T | undefined> {
+    const untilMs = this.#clock.monotonicMs() + this.#settings.patienceMs(about.ttlMs)
     for (let pauseMs = 1; ; pauseMs = Math.min(pauseMs * 2, 20)) {
       try {
-        if (this.#opened === undefined) await this.#open(create)
-        else if (where === 'here') this.#assertInPlace(this.#opened, resources)
-        if (this.#opened !== undefined || !create) return work(this.#opened!)
+        if (this.#opened !== undefined && terms.where === 'here') this.#leaveOldFile(this.#opened, about.resources)
+        if (this.#opened === undefined) await this.#open(terms.create)
+        if (this.#opened !== undefined) return work(this.#opened)
+        if (!terms.create) return undefined
       } catch (error) {
-        if (!isBusy(error) || this.#clock.monotonicMs() >= untilMs)
-          throw explained(error, this.#settings.path, resources)
+        const isLate = this.#clock.monotonicMs() >= untilMs
+        if (!isBusy(error) || isLate) throw explained(error, this.#settings.path, about.resources)
       }
       await sleep(this.#clock, pauseMs * (0.5 + 0.5 * systemRandom.fraction()))
     }
@@ -220,7 +227,7 @@ export class FileEngine implements Engine {
    * If the file was removed or replaced, others may hold leases in the old one, and we are the ones who can still see them.
    * They can't be renewed any more, so the old file is left once they are over.
    */
-  #assertInPlace({ database, ledger }: Opened, resources: readonly string[]): void {
+  #leaveOldFile({ database, ledger }: Opened, resources: readonly string[]): void {
     const place = database.place()
     if (place === 'here') return
     if (ledger.held().length > 0) throw new Displaced(database.path, place, resources)
@@ -262,8 +269,6 @@ export class FileEngine implements Engine {
     opened?.database.close()
   }
 }
-
-type Where = 'here' | 'anywhere'
 
 function granted({ token }: Extract<Verdict, { kind: 'granted' }>): Grant {
   return { kind: 'granted', token: BigInt(token) }

@@ -1,4 +1,4 @@
-import { accessSync, constants } from 'node:fs'
+import { accessSync, constants, statfsSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { EngineError } from '../../errors.ts'
 
@@ -11,9 +11,17 @@ const FULL = 13
 const CANTOPEN = 14
 const NOTADB = 26
 
+/** Less than the shared memory of an open file takes. */
+const LITTLE_BYTES = 32_768
+
 /** Someone else writes at this moment: to be tried again soon. */
 export function isBusy(error: unknown): boolean {
   return sqliteCode(error) === BUSY
+}
+
+export function isDamage(error: unknown): boolean {
+  const code = sqliteCode(error)
+  return code === CORRUPT || code === NOTADB
 }
 
 /** What went wrong with the file, and what to do about it. */
@@ -54,6 +62,8 @@ function explanation(error: unknown, path: string): { readonly text: string; rea
     case 'ELOOP':
       return { text: `can't be the path of a file: ${message}`, transient: false }
     case IOERR:
+      // Also what SQLite says when there is no room for the memory that the processes share.
+      if (isFull(path)) return { text: `can't be written: the disk is full (${message})`, transient: true }
       return { text: `can't be read or written: ${message}`, transient: true }
     default:
       return { text: `can't be used: ${message}`, transient: false }
@@ -62,15 +72,25 @@ function explanation(error: unknown, path: string): { readonly text: string; rea
 
 /** SQLite says only that it can't; the file system says why. */
 function obstacle(path: string): string | undefined {
-  // SQLite needs two more files beside it.
-  for (const place of [path, dirname(path)]) {
+  // SQLite needs two more files beside it, and the folder itself may have to be made.
+  for (let place = path; ; place = dirname(place)) {
     try {
       accessSync(place, constants.W_OK)
+      if (place !== path) return undefined
     } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT' && dirname(place) !== place) continue
       return `${(error as Error).message}. Give this user the right to write there, or choose another path`
     }
   }
-  return undefined
+}
+
+function isFull(path: string): boolean {
+  try {
+    const { bavail, bsize } = statfsSync(dirname(path))
+    return bavail * bsize < LITTLE_BYTES
+  } catch {
+    return false
+  }
 }
 
 function sqliteCode(error: unknown): number | undefined {

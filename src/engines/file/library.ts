@@ -19,7 +19,7 @@ export type Row = Readonly<Record<string, unknown>>
 
 export interface Library {
   readonly name: 'node:sqlite' | 'libsql'
-  connect(url: string): Connection
+  readonly connect: (url: string) => Connection
 }
 
 let loaded: Promise<Library> | undefined

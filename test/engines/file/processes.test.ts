@@ -16,23 +16,23 @@ async function queued(place: Place, waiters: number): Promise<void> {
   await until(async () => (await leases(file(place.path), 'x'))[0]?.waiters === waiters, { what: `${waiters} waiters` })
 }
 
+/** A holder, and others who wait in a known order. */
+async function line(place: Place, length: number): Promise<[Puppet, ...Puppet[]]> {
+  const puppets = await Promise.all(Array.from({ length: length + 1 }, () => place.puppet()))
+  await puppets[0]!.call('acquire', x)
+  return puppets as [Puppet, ...Puppet[]]
+}
+
+async function inOrder(place: Place, waiters: readonly Puppet[]): Promise<Promise<bigint>[]> {
+  const turns: Promise<bigint>[] = []
+  for (const waiter of waiters) {
+    turns.push(waiter.call('turn', x).then(({ token }) => BigInt(token as string)))
+    await queued(place, turns.length)
+  }
+  return turns
+}
+
 describe('the queue', () => {
-  /** A holder, and others who wait in a known order. */
-  async function line(place: Place, length: number): Promise<[Puppet, ...Puppet[]]> {
-    const puppets = await Promise.all(Array.from({ length: length + 1 }, () => place.puppet()))
-    await puppets[0]!.call('acquire', x)
-    return puppets as [Puppet, ...Puppet[]]
-  }
-
-  async function inOrder(place: Place, waiters: readonly Puppet[]): Promise<Promise<bigint>[]> {
-    const turns: Promise<bigint>[] = []
-    for (const waiter of waiters) {
-      turns.push(waiter.call('turn', x).then(({ token }) => BigInt(token as string)))
-      await queued(place, turns.length)
-    }
-    return turns
-  }
-
   test('serves processes in the order in which they came, and nobody goes past it', async () => {
     await using place = new Place()
     const [holder, ...waiters] = await line(place, 4)
@@ -193,23 +193,21 @@ describe('time', () => {
   })
 })
 
+/** A holder here is not seen as dead there, nor the other way round. */
+async function expectExclusion(place: Place, there: Puppet, here: Puppet): Promise<void> {
+  for (const [one, other] of [
+    [here, there],
+    [there, here],
+  ] as const) {
+    expect(await one.call('acquire', x)).toMatchObject({ granted: true })
+    expect(await other.call('tryAcquire', x)).toMatchObject({ granted: false })
+    expect(await leases(file(place.path), 'x')).toMatchObject([{ remainingMs: expect.toSatisfy((ms) => ms <= 30_000) }])
+    expect(await one.call('release', x)).toMatchObject({ ours: true })
+  }
+}
+
 describe.skipIf(!hasNamespaces)('containers that share the file', () => {
   const PID_NAMESPACE = ['--pid', '--fork', '--kill-child']
-
-  /** A holder here is not seen as dead there, nor the other way round. */
-  async function expectExclusion(place: Place, there: Puppet, here: Puppet): Promise<void> {
-    for (const [one, other] of [
-      [here, there],
-      [there, here],
-    ] as const) {
-      expect(await one.call('acquire', x)).toMatchObject({ granted: true })
-      expect(await other.call('tryAcquire', x)).toMatchObject({ granted: false })
-      expect(await leases(file(place.path), 'x')).toMatchObject([
-        { remainingMs: expect.toSatisfy((ms) => ms <= 30_000) },
-      ])
-      expect(await one.call('release', x)).toMatchObject({ ours: true })
-    }
-  }
 
   test.each([
     ['process ids of their own', unshared(...PID_NAMESPACE, '--mount-proc')],

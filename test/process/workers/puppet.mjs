@@ -1,5 +1,5 @@
 // Does with its locks what it is told, call by call, and answers how that went.
-import { rmSync, statfsSync, writeFileSync } from 'node:fs'
+import { readdirSync, rmSync, statfsSync, statSync, writeFileSync } from 'node:fs'
 import { createLocks } from '../../../dist/index.js'
 
 const [connector, ttlMs] = process.argv.slice(2)
@@ -43,15 +43,20 @@ const calls = {
     }
     return { freeBlocks: statfsSync(path).bavail }
   },
+  sizes: async ({ folder }) => ({
+    sizes: Object.fromEntries(readdirSync(folder).map((name) => [name, statSync(`${folder}/${name}`).size])),
+  }),
   remove: async ({ path }) => rmSync(path),
 }
 
-process.on('message', async ({ id, call, ...args }) => {
+async function answer({ id, call, ...args }) {
   try {
-    process.send({ type: 'done', id, ...(await calls[call](args)) })
+    return { type: 'done', id, ...(await calls[call](args)) }
   } catch (error) {
     const { code, message, transient } = error
-    process.send({ type: 'failed', id, code, message, transient })
+    return { type: 'failed', id, code, message, transient }
   }
-})
+}
+
+process.on('message', (message) => void answer(message).then((reply) => process.send(reply)))
 process.send({ type: 'ready' })
