@@ -1,11 +1,12 @@
 import { createHash } from 'node:crypto'
 import { optionsOrThrow } from '../../arguments.ts'
 import { systemClock, type Clock } from '../../clock.ts'
-import { durationMs, shown, type Duration } from '../../duration.ts'
-import type { Engine, EngineLimits, Guarantees } from '../../engine.ts'
+import { shown, type Duration } from '../../duration.ts'
+import type { Engine, Guarantees } from '../../engine.ts'
 import { systemRandom } from '../../random.ts'
 import { LeaseEngine } from '../sql/lease-engine.ts'
-import { DEFAULT_TABLE, tableParts } from '../sql/table-name.ts'
+import { booleanOrThrow, tableSettings } from '../sql/settings.ts'
+import { tableParts } from '../sql/table-name.ts'
 import type { PostgresClient } from './client.ts'
 import { checkPostgres } from './doctor.ts'
 import { recognise, type PostgresConnectionLike, type PostgresLike } from './drivers/recognise.ts'
@@ -78,9 +79,6 @@ export function postgresAdvisory(
   return Object.assign(made, { onDoubt: (prove: () => void) => session.onEnd(prove) })
 }
 
-/** A year. Nobody waits for a lock longer than that. */
-const LONGEST_TTL_MS = 365 * 86_400_000
-const DEFAULT_DRIFT = 0.01
 const OPTIONS = ['table', 'createTable', 'listen', 'timeout', 'drift', 'clock']
 
 interface Kind {
@@ -93,23 +91,10 @@ interface Kind {
 }
 
 function engine(options: PostgresOptions, kind: Kind): Engine {
-  const {
-    table = DEFAULT_TABLE,
-    createTable = true,
-    listen = true,
-    drift = DEFAULT_DRIFT,
-    clock = systemClock,
-  } = options
+  const { table, createTable, timeoutMs, limits } = tableSettings(options)
+  const { clock = systemClock, listen: listenOption = true } = options
+  const listen = booleanOrThrow(listenOption, 'listen')
   const channel = channelOf(tableParts(table))
-  for (const [name, value] of Object.entries({ createTable, listen })) {
-    if (typeof value !== 'boolean') throw new TypeError(`${name}: expected true or false, got ${shown(value)}`)
-  }
-  if (typeof drift !== 'number' || !(drift >= 0 && drift <= 0.5)) {
-    throw new RangeError(`drift: expected a part of the ttl from 0 to 0.5, got ${shown(drift)}`)
-  }
-  const timeoutMs =
-    options.timeout === undefined ? undefined : durationMs(options.timeout, 'timeout', { minMs: 1, maxMs: 60_000 })
-  const limits: EngineLimits = { maxTtlMs: LONGEST_TTL_MS, driftMs: (ttlMs) => Math.ceil(ttlMs * drift) + 2 }
   const sign = `${systemRandom.id().slice(0, 12)} `
   const { query } = kind
   const wakeups =

@@ -1,5 +1,5 @@
 import { PAGE } from '../sql/table.ts'
-import { tableParts } from '../sql/table-name.ts'
+import { DEFAULT_TABLE, tableParts } from '../sql/table-name.ts'
 
 /** Told by its message, since a statement without a function of its own can raise no error of its own. */
 export const RACED = 'ringfence: taken meanwhile'
@@ -38,7 +38,7 @@ export function quoted(table: string): string {
 }
 
 /** The statement that creates the lease table, for those who migrate by hand. */
-export function postgresSchema(table = 'ringfence_leases'): string {
+export function postgresSchema(table: string = DEFAULT_TABLE): string {
   return `CREATE TABLE IF NOT EXISTS ${quoted(table)} (
   resource text COLLATE "C" PRIMARY KEY,
   token bigint NOT NULL,

@@ -8,6 +8,11 @@ import { createFolder, emptyFolder } from '../temporary-folder.ts'
 
 const database = 'ringfence'
 
+export interface MariadbOptions {
+  /** Settings such as `{ 'read-only': 'ON' }`. */
+  settings?: Record<string, string>
+}
+
 export class MariadbServer extends ServerHandle {
   readonly user = 'root'
   readonly database = database
@@ -22,7 +27,7 @@ export class MariadbServer extends ServerHandle {
   }
 }
 
-export async function startMariadb(): Promise<MariadbServer> {
+export async function startMariadb(options: MariadbOptions = {}): Promise<MariadbServer> {
   return onFreePorts(1, async ([port = 0]) => {
     const folder = createFolder('mariadb')
     const data = path.join(folder, 'data')
@@ -37,6 +42,7 @@ export async function startMariadb(): Promise<MariadbServer> {
       'pid-file': path.join(folder, 'pid'),
       'innodb-buffer-pool-size': '16M',
       'innodb-flush-method': 'nosync',
+      ...options.settings,
     })
     const server = await Server.start({
       name: `mariadb:${port}`,

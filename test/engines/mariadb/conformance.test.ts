@@ -1,0 +1,43 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { conformance } from '../../../src/conformance.ts'
+import { mariadb } from '../../../src/engines/mariadb/index.ts'
+import { startMariadb, type MariadbServer } from '../../support/servers/mariadb.ts'
+import { CLIENTS, type Connected } from './clients.ts'
+
+let server: MariadbServer
+
+beforeAll(async () => {
+  server = await startMariadb()
+})
+
+afterAll(() => server.stop())
+
+describe.each(Object.entries(CLIENTS))('%s', (_name, connect) => {
+  // Two, as two processes would have them: what one connection would keep in order races on two.
+  const clients: Connected[] = []
+  let asked = 0
+
+  beforeAll(async () => {
+    for (let i = 0; i < 2; i++) clients.push(await connect(server))
+  })
+
+  afterAll(async () => {
+    for (const { close } of clients) await close()
+  })
+
+  // What follows from the short ttl of some cases is too little time for a busy machine.
+  const cases = conformance({
+    engine: () => mariadb(clients[asked++ % 2]!.client, { timeout: '2s' }),
+    shortTtlMs: 400,
+  })
+
+  test.concurrent.each(cases.map((claim) => [claim.name, claim] as const))('%s', async (_name, claim) => {
+    await expect(claim.run()).resolves.toBeUndefined()
+  })
+})
+
+test('nothing is left on the server but counters', async () => {
+  expect(Number(await server.sql('SELECT COUNT(*) FROM ringfence_leases'))).toBeGreaterThan(100)
+  const held = 'SELECT resource FROM ringfence_leases WHERE owner IS NOT NULL AND expires_at > UTC_TIMESTAMP(6)'
+  expect(await server.sql(held)).toBe('')
+})

@@ -1,0 +1,29 @@
+import { createPool } from 'mariadb'
+import { describe } from 'vitest'
+import { mariadb } from '../../../src/engines/mariadb/index.ts'
+import { startMariadb } from '../../support/servers/mariadb.ts'
+import { faultTrials, processTrials, type BreakableServers } from '../trials.ts'
+import { addressOf } from './clients.ts'
+
+describe('mariadb', () => {
+  processTrials({ connector: 'mariadb', start, nextWithinMs: 30_000, ttlMs: 4000 })
+  faultTrials({ start, survivesRestart: true, ttlMs: 4000 })
+})
+
+async function start(): Promise<BreakableServers> {
+  const server = await startMariadb()
+  return {
+    env: { RINGFENCE_PORT: String(server.port) },
+    async engine() {
+      const pool = createPool(addressOf(server))
+      const engine = mariadb(pool)
+      const close = engine.close.bind(engine)
+      return Object.assign(engine, { close: () => close().finally(() => pool.end()) })
+    },
+    freeze: () => server.freeze(),
+    thaw: () => server.thaw(),
+    kill: () => server.kill(),
+    restart: () => server.restart(),
+    [Symbol.asyncDispose]: () => server.stop(),
+  }
+}
