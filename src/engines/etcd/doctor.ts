@@ -1,7 +1,7 @@
 import type { Clock } from '../../clock.ts'
 import type { Engine, Finding } from '../../engine.ts'
 import type { Random } from '../../random.ts'
-import { checkRoundTrip, tryLease } from '../http/doctor.ts'
+import { checkRoundTrip, checkSize, tryLease } from '../http/doctor.ts'
 import { reasonOf } from '../http/endpoints.ts'
 import { headerOf, isDenied, within, type Gateway, type Json } from './gateway.ts'
 import { leaseIdOf, secondsOf, type Keys } from './keys.ts'
@@ -142,7 +142,7 @@ async function checkTogether({ gateway, timeoutMs }: CheckPlan, asked: readonly 
   try {
     const list = (await gateway.call('cluster/member/list', {}, timeoutMs))['members'] as readonly Json[]
     const voters = list.filter((member) => member['isLearner'] !== true)
-    findings.push(checkSize(voters.length))
+    findings.push(checkSize('etcd/members', voters.length, 'voting member'))
     const ids = new Set(asked.map(({ memberId }) => memberId))
     const others = voters.filter((member) => !ids.has(String(member['ID'])))
     if (others.length > 0) {
@@ -169,25 +169,6 @@ async function checkTogether({ gateway, timeoutMs }: CheckPlan, asked: readonly 
 
 function nameOf({ name, ID: id }: Json): string {
   return typeof name === 'string' && name !== '' ? name : `member ${String(id)} (not started)`
-}
-
-function checkSize(voters: number): Finding {
-  const id = 'etcd/members'
-  const found = `${voters} voting ${voters === 1 ? 'member' : 'members'}`
-  if (voters === 1) {
-    return {
-      id,
-      severity: 'warning',
-      found,
-      meaning: 'While it is down, no lease can be granted or renewed.',
-      remedy: 'Run three members, or five.',
-    }
-  }
-  if (voters % 2 === 0) {
-    const meaning = `${voters / 2 - 1} of them may fail, as with ${voters - 1}; one more to go wrong for nothing.`
-    return { id, severity: 'note', found, meaning, remedy: 'Run an odd number of members.' }
-  }
-  return { id, severity: 'ok', found, meaning: `${(voters - 1) / 2} of them may fail at a time.` }
 }
 
 function checkAlarm(alarm: string): Finding {

@@ -24,7 +24,7 @@ import { leaseIdOf, parseValue, secondsOf, valueText, type Keys } from './keys.t
 import { etcdLeases, type EtcdLeases } from './leases.ts'
 import { prove, RENEWALS_AT_ONCE, type Proof } from './proof.ts'
 import { waitInLine } from './queue.ts'
-import { Undoing } from './undoing.ts'
+import { Undoing } from '../http/undoing.ts'
 
 export interface EtcdPlan {
   readonly gateway: Gateway

@@ -1,7 +1,7 @@
 import type { Clock } from '../../clock.ts'
 import type { Engine, Finding } from '../../engine.ts'
-import type { Random } from '../../random.ts'
 import { EngineError } from '../../errors.ts'
+import type { Random } from '../../random.ts'
 
 /** Enough to see a hiccup, few enough to be waited for. */
 const TRIPS = 7
@@ -44,6 +44,20 @@ export async function tryLease(engine: Engine, ttlMs: number, random: Random): P
     if (error instanceof EngineError) return error
     throw error
   }
+}
+
+/** How many of them may fail. */
+export function checkSize(id: string, count: number, noun: string): Finding {
+  const found = `${count} ${noun}${count === 1 ? '' : 's'}`
+  if (count === 1) {
+    const meaning = 'While it is down, no lease can be granted or renewed.'
+    return { id, severity: 'warning', found, meaning, remedy: 'Run three, or five.' }
+  }
+  if (count % 2 === 0) {
+    const meaning = `${count / 2 - 1} of them may fail, as with ${count - 1}; one more to go wrong for nothing.`
+    return { id, severity: 'note', found, meaning, remedy: 'Run an odd number of them.' }
+  }
+  return { id, severity: 'ok', found, meaning: `${(count - 1) / 2} of them may fail at a time.` }
 }
 
 function rounded(ms: number): string {

@@ -10,6 +10,8 @@ export interface Call {
   readonly body?: string
   /** How long one server may take. */
   readonly timeoutMs: number
+  /** Nobody wants the answer any more. */
+  readonly signal?: AbortSignal
 }
 
 export interface Reply {
@@ -64,6 +66,7 @@ export class Endpoints {
     const failures: { url: string; why: string }[] = []
     const first = this.#current
     for (let turn = 0; turn < this.urls.length; turn++) {
+      call.signal?.throwIfAborted()
       const index = (first + turn) % this.urls.length
       const url = this.urls[index]!
       try {
@@ -75,6 +78,8 @@ export class Endpoints {
         }
         failures.push({ url, why })
       } catch (error) {
+        // Not the server's fault.
+        call.signal?.throwIfAborted()
         failures.push({ url, why: reasonOf(error) })
       }
       // Others may have moved on meanwhile.
@@ -123,14 +128,20 @@ export class Endpoints {
   }
 
   async #sendTo(url: string, call: Call): Promise<Reply> {
-    const once = (): Promise<Reply> => {
+    const once = async (): Promise<Reply> => {
       const controller = new AbortController()
-      return this.#within(call.timeoutMs, controller, async () => {
-        const { status, headers, body } = await this.#request(url, call, controller.signal)
-        let text = ''
-        for await (const piece of pieces(body)) text += piece
-        return { status, headers, text }
-      })
+      const abort = (): void => controller.abort(call.signal?.reason)
+      call.signal?.addEventListener('abort', abort)
+      try {
+        return await this.#within(call.timeoutMs, controller, async () => {
+          const { status, headers, body } = await this.#request(url, call, controller.signal)
+          let text = ''
+          for await (const piece of pieces(body)) text += piece
+          return { status, headers, text }
+        })
+      } finally {
+        call.signal?.removeEventListener('abort', abort)
+      }
     }
     try {
       return await once()

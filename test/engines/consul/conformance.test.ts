@@ -1,0 +1,27 @@
+import { afterAll, beforeAll, describe, test } from 'vitest'
+import { conformance } from '../../../src/conformance.ts'
+import { consul } from '../../../src/engines/consul/index.ts'
+import { startConsul, startConsulCluster, type ConsulCluster, type ConsulServer } from '../../support/servers/consul.ts'
+
+let one: ConsulServer
+let three: ConsulCluster
+
+beforeAll(async () => {
+  ;[one, three] = await Promise.all([startConsul(), startConsulCluster()])
+})
+
+afterAll(() => Promise.all([one.stop(), three.stop()]))
+
+// The servers of the tests keep sessions from a second on; by default it is ten.
+const sessionTtlMin = 1000
+const shortTtlMs = 1000
+
+describe.concurrent('consul, one server', () => {
+  const engine = () => consul(one.url, { sessionTtlMin })
+  for (const { name, run } of conformance({ engine, shortTtlMs })) test(name, run)
+})
+
+describe.concurrent('consul, three servers', () => {
+  const engine = () => consul(three.urls, { sessionTtlMin })
+  for (const { name, run } of conformance({ engine, shortTtlMs })) test(name, run)
+})

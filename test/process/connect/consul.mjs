@@ -1,0 +1,6 @@
+import { consul } from '../../../dist/engines/consul/index.js'
+
+/** The engine of this process on the servers of RINGFENCE_URLS. */
+export async function connect() {
+  return consul(process.env.RINGFENCE_URLS.split(','), { sessionTtlMin: '1s' })
+}
