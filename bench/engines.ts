@@ -32,7 +32,7 @@ const contestants: readonly Contestant[] = [
   {
     name: 'redis',
     connector: 'redis',
-    start: async () => served(await startRedis(), ({ port }) => ({ PORT: `${port}` })),
+    start: async () => served(await startRedis(), byPort),
   },
   { name: 'redlock, 5 nodes', connector: 'redlock', start: startFiveNodes },
   { name: 'file', connector: 'file', start: startFile },
@@ -42,10 +42,10 @@ const contestants: readonly Contestant[] = [
     connector: 'postgres-advisory',
     start: async () => served(await startPostgres(), byUrl),
   },
-  { name: 'mariadb', connector: 'mariadb', start: async () => served(await startMariadb(), byUrl) },
+  { name: 'mariadb', connector: 'mariadb', start: async () => served(await startMariadb(), byPort) },
   { name: 'mongodb', connector: 'mongodb', start: async () => served(await startMongodb({ replicaSet: true }), byUrl) },
-  { name: 'etcd', connector: 'etcd', start: async () => served(await startEtcd(), ({ url }) => ({ URLS: url })) },
-  { name: 'consul', connector: 'consul', start: async () => served(await startConsul(), byUrl) },
+  { name: 'etcd', connector: 'etcd', start: async () => served(await startEtcd(), byUrls) },
+  { name: 'consul', connector: 'consul', start: async () => served(await startConsul(), byUrls) },
   { name: 'zookeeper', connector: 'zookeeper', start: async () => served(await startZookeeper(), bySession) },
 ]
 
@@ -58,6 +58,14 @@ function served<S extends ServerHandle>(server: S, env: (server: S) => Record<st
 
 function byUrl({ url }: ServerHandle): Record<string, string> {
   return { URL: url }
+}
+
+function byUrls({ url }: ServerHandle): Record<string, string> {
+  return { URLS: url }
+}
+
+function byPort({ port }: ServerHandle): Record<string, string> {
+  return { PORT: String(port) }
 }
 
 function bySession({ host, port }: ServerHandle): Record<string, string> {
