@@ -3,6 +3,7 @@ import { readdir, readFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
+import { startMongodb } from './support/servers/mongodb.ts'
 import { startRedisNodes } from './support/servers/redis.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -18,10 +19,11 @@ async function output(example: string, env: Record<string, string> = {}): Promis
   return stdout
 }
 
-test('the README quotes its examples to the letter', async () => {
-  const readme = await readFile(`${root}/README.md`, 'utf8')
-  const quotes = [...readme.matchAll(/<!-- (examples\/\S+) -->\n```\w+\n([\s\S]*?)```/g)]
-  expect(quotes.length).toBeGreaterThan(0)
+test('the README and the pages of the engines quote their examples to the letter', async () => {
+  const pages = (await readdir(`${root}/docs/engines`)).map((page) => `docs/engines/${page}`)
+  const texts = await Promise.all(['README.md', ...pages].map((page) => readFile(`${root}/${page}`, 'utf8')))
+  const quotes = texts.flatMap((text) => [...text.matchAll(/<!-- (examples\/\S+) -->\n```\w+\n([\s\S]*?)```/g)])
+  expect(quotes.length).toBeGreaterThan(pages.length)
   for (const [, file, text] of quotes) expect(text).toBe(await readFile(`${root}/${file}`, 'utf8'))
 })
 
@@ -59,5 +61,14 @@ test('the Redis examples run on one server and on a quorum, and leave no lock be
   for (const node of nodes.nodes) {
     const keys = (await node.cli('KEYS', '*')).split('\n').filter((key) => key !== '')
     expect(keys.filter((key) => !key.startsWith('ringfence:'))).toEqual([])
+  }
+})
+
+test('the MongoDB example runs on a replica set and on one server alone', async () => {
+  for (const replicaSet of [true, false]) {
+    await using server = await startMongodb({ replicaSet })
+    expect(await output('mongodb.mjs', { MONGODB_URL: server.url })).toBe(
+      'balance 10\nholding account:1 and account:2 with one token: 2\nanother try gives null\nreleased while still mine: true\n',
+    )
   }
 })
