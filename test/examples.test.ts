@@ -3,6 +3,7 @@ import { readdir, readFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
+import { startMongodb } from './support/servers/mongodb.ts'
 import { startRedisNodes } from './support/servers/redis.ts'
 import { startZookeeper } from './support/servers/zookeeper.ts'
 
@@ -72,4 +73,13 @@ test('the ZooKeeper example lets one after the other in, and leaves nothing but 
     'valid for true\nreleased while still mine: true\nthe next one has a greater token: true\n',
   )
   expect(await server.command('mntr')).toMatch(/zk_ephemerals_count\t0$/m)
+})
+
+test('the MongoDB example runs on a replica set and on one server alone', async () => {
+  for (const replicaSet of [true, false]) {
+    await using server = await startMongodb({ replicaSet })
+    expect(await output('mongodb.mjs', { MONGODB_URL: server.url })).toBe(
+      'balance 10\nholding account:1 and account:2 with one token: 2\nanother try gives null\nreleased while still mine: true\n',
+    )
+  }
 })

@@ -1,0 +1,27 @@
+/** What the engine uses of a `Db` of the official driver (`mongodb`, 6 or newer). */
+export interface MongoDb {
+  readonly databaseName: string
+  collection(name: string, options?: object): MongoCollection
+  command(command: object, options?: object): Promise<object>
+  admin(): { command(command: object, options?: object): Promise<object> }
+}
+
+export interface MongoCollection {
+  findOneAndUpdate(filter: object, update: object[], options: object): Promise<unknown>
+  updateOne(filter: object, update: object[], options: object): Promise<{ readonly matchedCount: number }>
+  updateMany(filter: object, update: object[], options: object): Promise<{ readonly matchedCount: number }>
+  find(filter: object, options: object): MongoCursor
+  watch(pipeline: object[], options: object): MongoChangeStream
+}
+
+export interface MongoCursor {
+  next(): Promise<unknown>
+  close(): Promise<void>
+}
+
+export interface MongoChangeStream {
+  readonly closed: boolean
+  once(event: 'resumeTokenChanged', listener: () => void): unknown
+  tryNext(): Promise<unknown>
+  close(): Promise<void>
+}
