@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
 import { startRedisNodes } from './support/servers/redis.ts'
+import { createFolder, removeFolder } from './support/temporary-folder.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const run = promisify(execFile)
@@ -18,10 +19,11 @@ async function output(example: string, env: Record<string, string> = {}): Promis
   return stdout
 }
 
-test('the README quotes its examples to the letter', async () => {
-  const readme = await readFile(`${root}/README.md`, 'utf8')
-  const quotes = [...readme.matchAll(/<!-- (examples\/\S+) -->\n```\w+\n([\s\S]*?)```/g)]
-  expect(quotes.length).toBeGreaterThan(0)
+test('the README and the pages of the engines quote their examples to the letter', async () => {
+  const pages = (await readdir(`${root}/docs/engines`)).map((page) => `docs/engines/${page}`)
+  const texts = await Promise.all(['README.md', ...pages].map((page) => readFile(`${root}/${page}`, 'utf8')))
+  const quotes = texts.flatMap((text) => [...text.matchAll(/<!-- (examples\/\S+) -->\n```\w+\n([\s\S]*?)```/g)])
+  expect(quotes.length).toBeGreaterThan(pages.length)
   for (const [, file, text] of quotes) expect(text).toBe(await readFile(`${root}/${file}`, 'utf8'))
 })
 
@@ -60,4 +62,15 @@ test('the Redis examples run on one server and on a quorum, and leave no lock be
     const keys = (await node.cli('KEYS', '*')).split('\n').filter((key) => key !== '')
     expect(keys.filter((key) => !key.startsWith('ringfence:'))).toEqual([])
   }
+})
+
+test('the file example lets one process in at a time, with growing tokens', async () => {
+  const folder = createFolder('example')
+  const env = { LOCK_FILE: `${folder}/locks.db` }
+  const outputs = await Promise.all([output('file.mjs', env), output('file.mjs', env)])
+  const lines = outputs.map((text) => text.split('\n'))
+  expect(lines.map(([, second]) => second)).toEqual(['backup done', 'backup done'])
+  const tokens = lines.map(([first]) => /^backup with token (\d+)$/.exec(first!)?.[1])
+  expect(new Set(tokens).size).toBe(2)
+  removeFolder(folder)
 })
