@@ -6,6 +6,7 @@ import { expect, test } from 'vitest'
 import { startMongodb } from './support/servers/mongodb.ts'
 import { startRedisNodes } from './support/servers/redis.ts'
 import { startZookeeper } from './support/servers/zookeeper.ts'
+import { createFolder, removeFolder } from './support/temporary-folder.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const run = promisify(execFile)
@@ -82,4 +83,15 @@ test('the MongoDB example runs on a replica set and on one server alone', async 
       'balance 10\nholding account:1 and account:2 with one token: 2\nanother try gives null\nreleased while still mine: true\n',
     )
   }
+})
+
+test('the file example lets one process in at a time, with growing tokens', async () => {
+  const folder = createFolder('example')
+  const env = { LOCK_FILE: `${folder}/locks.db` }
+  const outputs = await Promise.all([output('file.mjs', env), output('file.mjs', env)])
+  const lines = outputs.map((text) => text.split('\n'))
+  expect(lines.map(([, second]) => second)).toEqual(['backup done', 'backup done'])
+  const tokens = lines.map(([first]) => /^backup with token (\d+)$/.exec(first!)?.[1])
+  expect(new Set(tokens).size).toBe(2)
+  removeFolder(folder)
 })

@@ -83,13 +83,14 @@ export class FileEngine implements Engine {
   }
 
   async enqueue(request: LeaseRequest, signal: AbortSignal): Promise<QueuedGrant> {
+    const beganMs = this.#clock.monotonicMs()
     try {
       for (;;) {
         signal.throwIfAborted()
         const since = instant(this.#clock)
         const verdict = await this.#grant(request, (ledger) => ledger.takeTurn(request))
         if (verdict.kind === 'granted') return { ...granted(verdict), since }
-        await this.#opened?.line.wait(verdict.by, signal)
+        await this.#opened?.line.wait(verdict.by, beganMs, signal)
       }
     } catch (error) {
       // A ticket that stays behind is found out and dropped by those who come after it.

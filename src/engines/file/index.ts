@@ -31,6 +31,7 @@ export function file(path: string = defaultPath(), options: FileOptions = {}): E
   const { patience, deadHolder = 'at once', clock = machineClock } = options
   if (deadHolder !== 'at once' && deadHolder !== 'after ttl')
     throw new TypeError(`deadHolder: expected 'at once' or 'after ttl', got ${shown(deadHolder)}`)
+  if (options.clock !== undefined) clockOrThrow(options.clock)
   const patienceMs = patience === undefined ? undefined : durationMs(patience, 'patience', { minMs: 1, maxMs: 60_000 })
   return new FileEngine({
     path: resolve(path),
@@ -41,6 +42,13 @@ export function file(path: string = defaultPath(), options: FileOptions = {}): E
     machine: thisMachine,
     endsWithProcess: deadHolder === 'at once',
   })
+}
+
+function clockOrThrow(clock: object): void {
+  const methods = ['monotonicMs', 'wallMs', 'timer', 'machineMs']
+  const missing = methods.filter((method) => typeof Reflect.get(Object(clock), method) !== 'function')
+  if (missing.length > 0)
+    throw new TypeError(`clock: expected an object with ${methods.join(', ')}, got none for ${missing.join(', ')}`)
 }
 
 function defaultPath(): string {

@@ -329,7 +329,7 @@ export class Ledger {
   }
 
   #isGone(process: string | null): boolean {
-    return process !== null && process !== this.#machine.self && this.#machine.isGone(process)
+    return process !== null && this.#machine.isGone(process)
   }
 
   #leaseOn(resource: string): LeaseRow | undefined {

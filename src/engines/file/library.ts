@@ -31,8 +31,7 @@ export function loadLibrary(): Promise<Library> {
 }
 
 async function load(): Promise<Library> {
-  // Not by `import`: TypeScript and bundlers for older versions of Node don't know the module.
-  const builtIn = process.getBuiltinModule('node:sqlite') as { readonly DatabaseSync: unknown } | undefined
+  const builtIn = builtInLibrary()
   if (builtIn !== undefined) return library('node:sqlite', builtIn.DatabaseSync)
   try {
     return library('libsql', (await import('libsql')).default)
@@ -40,6 +39,23 @@ async function load(): Promise<Library> {
     loaded = undefined
     const advice = 'run `npm install libsql`, or use Node 22.13 or later, which brings SQLite'
     throw new EngineError(`the file engine needs SQLite: ${advice}`, [], { cause, transient: false })
+  }
+}
+
+/**
+ * Not by `import`: TypeScript and bundlers for older versions of Node don't know the module. Node warns on loading it that it
+ * is experimental, on stderr. That is for us to know; a command that cron runs would send a mail about it every time.
+ */
+function builtInLibrary(): { readonly DatabaseSync: unknown } | undefined {
+  const { emitWarning } = process
+  process.emitWarning = (...warning: readonly unknown[]) => {
+    if (!String(warning[0]).startsWith('SQLite is an experimental feature'))
+      Reflect.apply(emitWarning, process, warning)
+  }
+  try {
+    return process.getBuiltinModule('node:sqlite') as { readonly DatabaseSync: unknown } | undefined
+  } finally {
+    process.emitWarning = emitWarning
   }
 }
 

@@ -2,8 +2,13 @@ import { watch, type FSWatcher } from 'node:fs'
 import type { Clock, Timer } from '../../clock.ts'
 import type { Blocker } from './ledger.ts'
 
-/** How often the one in the way is looked at anyhow: a crash writes nothing that could wake us. */
+/**
+ * How often the one in the way is looked at anyhow: a crash writes nothing that could wake us. Who has waited for a while is
+ * in for a longer wait, and looks less often.
+ */
 const BEAT_MS = 25
+const SLOW_BEAT_MS = 100
+const A_WHILE_MS = 2000
 /** At the latest after this time all is tried again, whatever may have gone unnoticed. */
 const LONGEST_WAIT_MS = 1000
 /** Looking after each write of others must leave most of the time for other things. */
@@ -16,6 +21,7 @@ const LOOK_AGAIN_MS = [1, 4]
 
 interface Place {
   readonly blocker: Blocker
+  readonly beganMs: number
   readonly untilMs: number
   readonly leave: () => void
 }
@@ -48,8 +54,8 @@ export class Line {
     this.#host = host
   }
 
-  /** Resolves when it is worth another try, or when the signal aborts. */
-  wait(blocker: Blocker, signal: AbortSignal): Promise<void> {
+  /** Resolves when it is worth another try, or when the signal aborts. The wait began before, at `beganMs`. */
+  wait(blocker: Blocker, beganMs: number, signal: AbortSignal): Promise<void> {
     return new Promise((resolve) => {
       const leave = (): void => {
         if (!this.#places.delete(place)) return
@@ -58,10 +64,11 @@ export class Line {
         resolve()
       }
       const waitMs = Math.min(blocker.remainingMs ?? Infinity, LONGEST_WAIT_MS)
-      const place = { blocker, untilMs: this.#host.clock.monotonicMs() + waitMs, leave }
+      const place = { blocker, beganMs, untilMs: this.#host.clock.monotonicMs() + waitMs, leave }
       this.#places.add(place)
       signal.addEventListener('abort', leave)
-      this.#start()
+      this.#watch()
+      this.#beatIn(Math.min(waitMs, BEAT_MS))
       // Watched first, then looked at: what was committed in between would go unnoticed.
       if (signal.aborted || !this.#host.stands(blocker)) leave()
     })
@@ -71,8 +78,7 @@ export class Line {
     for (const { leave } of this.#places) leave()
   }
 
-  #start(): void {
-    this.#beat ??= this.#host.clock.timer(() => this.#onBeat(), BEAT_MS)
+  #watch(): void {
     if (this.#watcher !== undefined) return
     try {
       const watcher = watch(this.#host.logPath, () => this.#onWrite())
@@ -95,15 +101,22 @@ export class Line {
   }
 
   #onBeat(): void {
-    this.#beat = this.#host.clock.timer(() => this.#onBeat(), BEAT_MS)
     const nowMs = this.#host.clock.monotonicMs()
     const gone = new Map<string, boolean>()
-    for (const { blocker, untilMs, leave } of this.#places) {
+    let beatMs = SLOW_BEAT_MS
+    for (const { blocker, beganMs, untilMs, leave } of this.#places) {
+      beatMs = Math.min(beatMs, untilMs - nowMs, nowMs - beganMs < A_WHILE_MS ? BEAT_MS : Infinity)
       const { process } = blocker
       if (process !== null && !gone.has(process)) gone.set(process, this.#host.isGone(process))
       if (nowMs >= untilMs || (process !== null && gone.get(process) === true)) leave()
     }
     if (nowMs >= this.#restUntilMs) this.#lookNow()
+    if (this.#places.size > 0) this.#beatIn(beatMs)
+  }
+
+  #beatIn(delayMs: number): void {
+    this.#beat?.cancel()
+    this.#beat = this.#host.clock.timer(() => this.#onBeat(), Math.max(Math.ceil(delayMs), 1))
   }
 
   #onWrite(): void {

@@ -29,13 +29,14 @@ function linux(): Machine {
   // A sandbox may have a pid namespace of its own but its parent's /proc, which numbers the processes otherwise.
   const isOurProc = linkOr('/proc/self') === String(process.pid)
   const started = isOurProc ? statOf(process.pid)?.started : undefined
+  const self = started === undefined ? null : `${process.pid} ${started} ${place}`
   return {
     boot,
-    self: started === undefined ? null : `${process.pid} ${started} ${place}`,
+    self,
     offsetMs: clockOffsetMs(),
     isGone(other) {
       const [pid, startedThen, ...there] = other.split(' ')
-      if (!isOurProc || there.join(' ') !== place) return false
+      if (other === self || !isOurProc || there.join(' ') !== place) return false
       if (!exists(Number(pid))) return true
       const stat = statOf(Number(pid))
       // Unreadable is not gone: /proc may hide other users' processes.

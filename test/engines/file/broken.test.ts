@@ -7,7 +7,7 @@ import { file } from '../../../src/engines/file/index.ts'
 import { loadLibrary } from '../../../src/engines/file/library.ts'
 import { createLocks } from '../../../src/locks.ts'
 import { EngineError } from '../../../src/errors.ts'
-import { hasNamespaces, leases, Place, unsharedAfter } from './setup.ts'
+import { AS_NOBODY, hasNamespaces, leases, Place, unsharedAfter } from './setup.ts'
 
 let owners = 0
 
@@ -109,14 +109,10 @@ describe('a file that can not be used is named, with what to do, and stays as it
     expect(error.transient).toBe(false)
     expect(contents(place.folder)).toEqual(before)
     const engine = file(path)
-    expect(await engine.check(1000)).toMatchObject([{ id: 'file/open', severity: 'critical' }])
+    expect((await engine.check(1000)).filter(({ severity }) => severity === 'critical')).toHaveLength(1)
     await engine.close()
   })
 })
-
-/** Root may write everywhere, so the tests of that run as nobody. */
-const AS_NOBODY =
-  process.getuid!() === 0 ? ['setpriv', '--reuid', '65534', '--regid', '65534', '--clear-groups', '--'] : []
 
 describe('where nothing may be written', () => {
   test('a new file is not made, and the error says where and why', async () => {

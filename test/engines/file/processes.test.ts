@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { chmodSync, readFileSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import type { Finding } from '../../../src/engine.ts'
@@ -7,7 +7,7 @@ import { createLocks } from '../../../src/locks.ts'
 import { hasEngine } from '../../support/engines.ts'
 import { shiftedClock } from '../../support/faults/clock.ts'
 import { until } from '../../support/until.ts'
-import { hasNamespaces, leases, Place, unshared, unsharedAfter, type Puppet } from './setup.ts'
+import { AS_NOBODY, hasNamespaces, leases, Place, unshared, unsharedAfter, type Puppet } from './setup.ts'
 
 const x = { resource: 'x' }
 
@@ -109,6 +109,18 @@ describe('the queue', () => {
 })
 
 describe('a holder', () => {
+  test.skipIf(AS_NOBODY.length === 0)('of another user lives, though it may not be signalled', async () => {
+    await using place = new Place()
+    await using locks = createLocks(file(place.path))
+    await locks.acquire('x')
+    chmodSync(place.folder, 0o777)
+    for (const suffix of ['', '-wal', '-shm']) chmodSync(place.path + suffix, 0o666)
+    const other = await place.puppet({ under: AS_NOBODY })
+    expect(await other.call('tryAcquire', x)).toMatchObject({ granted: false })
+    expect(await other.call('tryAcquire', { resource: 'y' })).toMatchObject({ granted: true })
+    expect(await locks.tryAcquire('y')).toBeNull()
+  })
+
   test('that was stopped lives: its lease ends with the ttl, and it is told when it goes on', async () => {
     await using place = new Place()
     const ttlMs = 1500

@@ -88,6 +88,10 @@ export function unsharedAfter(command: string, ...options: string[]): string[] {
   return [...unshared(...options), 'sh', '-c', `${command} && exec "$@"`, 'sh']
 }
 
+/** Root may do everything, so what is not allowed to a user is tested as nobody. */
+export const AS_NOBODY =
+  process.getuid!() === 0 ? ['setpriv', '--reuid', '65534', '--regid', '65534', '--clear-groups', '--'] : []
+
 /** Containers need rights that a machine may not give; then their tests are skipped. */
 export const hasNamespaces =
   spawnSync('unshare', ['--map-root-user', '--mount', '--pid', '--time', '--fork', 'true']).status === 0

@@ -1,0 +1,32 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { describe, expect, test } from 'vitest'
+import { thisMachine } from '../../../../src/engines/file/machine.ts'
+
+describe('a process', () => {
+  const machine = thisMachine()
+  const [pid, started, ...place] = machine.self!.split(' ')
+
+  test('lives while it runs', () => {
+    expect(machine.isGone(machine.self!)).toBe(false)
+  })
+
+  test('is gone when there is none of its number', async () => {
+    const child = spawn('true')
+    await once(child, 'exit')
+    expect(machine.isGone([child.pid, started, ...place].join(' '))).toBe(true)
+  })
+
+  test('is gone when another one, that started later, has its number', () => {
+    expect(machine.isGone([pid, Number(started) - 1, ...place].join(' '))).toBe(true)
+  })
+
+  test('of another boot or another namespace is never said to be gone', () => {
+    for (const index of place.keys()) {
+      const elsewhere = place.with(index, 'elsewhere')
+      expect(machine.isGone([4_194_305, started, ...elsewhere].join(' '))).toBe(false)
+    }
+    expect(place).toHaveLength(3)
+    expect(machine.isGone([4_194_305, started, ...place].join(' '))).toBe(true)
+  })
+})
