@@ -1,4 +1,4 @@
-import { Pool, type Client } from 'pg'
+import type { Client, Pool } from 'pg'
 import postgresJs from 'postgres'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import type { Engine } from '../../../src/engine.ts'
@@ -8,7 +8,7 @@ import { startPgbouncer } from '../../support/servers/pgbouncer.ts'
 import { startPostgres, type PostgresServer } from '../../support/servers/postgres.ts'
 import { until } from '../../support/until.ts'
 import { grant, leasesOf, request } from '../sql/requests.ts'
-import { connectedClient, CONNECTIONS } from './clients.ts'
+import { connectedClient, CONNECTIONS, openPool } from './clients.ts'
 
 let server: PostgresServer
 let pool: Pool
@@ -16,8 +16,7 @@ const engines: Engine[] = []
 
 beforeAll(async () => {
   server = await startPostgres()
-  pool = new Pool({ connectionString: server.url })
-  pool.on('error', () => undefined)
+  pool = openPool({ connectionString: server.url })
 })
 
 afterEach(async () => {
@@ -194,7 +193,7 @@ describe('behind a transaction pooler', () => {
 
 test('the connections of a pool are given back without a lock', async () => {
   const sql = postgresJs(server.url, { max: 1, onnotice: () => undefined })
-  const two = new Pool({ connectionString: server.url, max: 1 })
+  const two = openPool({ connectionString: server.url, max: 1 })
   for (const connect of [() => sql.reserve(), () => two.connect()]) {
     const engine = postgresAdvisory(connect)
     await grant(engine)

@@ -1,4 +1,4 @@
-import { Pool } from 'pg'
+import type { Pool } from 'pg'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import type { Engine } from '../../../src/engine.ts'
 import { postgres } from '../../../src/engines/postgres/index.ts'
@@ -7,6 +7,7 @@ import { hasEngine } from '../../support/engines.ts'
 import { startPostgres, type PostgresServer } from '../../support/servers/postgres.ts'
 import { until } from '../../support/until.ts'
 import { grant, request } from '../sql/requests.ts'
+import { openPool } from './clients.ts'
 
 const canShift = hasEngine('clock-shift')
 let server: PostgresServer
@@ -15,8 +16,7 @@ let engine: Engine
 
 beforeAll(async () => {
   server = await startPostgres({ clockShift: canShift })
-  pool = new Pool({ connectionString: server.url })
-  pool.on('error', () => undefined)
+  pool = openPool({ connectionString: server.url })
   engine = postgres(pool)
   await engine.init!()
 })

@@ -1,4 +1,3 @@
-import { Pool } from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Engine, LeaseRequest } from '../../../src/engine.ts'
 import { postgres } from '../../../src/engines/postgres/index.ts'
@@ -6,12 +5,13 @@ import { startProxy, type Proxy } from '../../support/faults/proxy.ts'
 import { startPostgres, type PostgresServer } from '../../support/servers/postgres.ts'
 import { until } from '../../support/until.ts'
 import { grant, request } from '../sql/requests.ts'
+import { openPool } from './clients.ts'
 
 let server: PostgresServer
 
 beforeAll(async () => {
   server = await startPostgres()
-  const pool = new Pool({ connectionString: server.url })
+  const pool = openPool({ connectionString: server.url })
   const engine = postgres(pool)
   await engine.init!()
   await engine.close()
@@ -22,8 +22,7 @@ afterAll(() => server.stop())
 
 async function behindProxy(work: (engine: Engine, proxy: Proxy) => Promise<void>): Promise<void> {
   await using proxy = await startProxy(server.port)
-  const pool = new Pool({ host: '127.0.0.1', port: proxy.port, user: 'postgres', database: 'postgres' })
-  pool.on('error', () => undefined)
+  const pool = openPool({ host: '127.0.0.1', port: proxy.port, user: 'postgres', database: 'postgres' })
   const engine = postgres(pool, { timeout: 300 })
   try {
     await grant(engine)
@@ -64,7 +63,7 @@ test('an acquire that lands long after it was given up is undone', async () => {
   await behindProxy(async (engine, proxy) => {
     const asked = request()
     // One row lock holds it up on the server, and lets the first release pass as a no-op.
-    const pool = new Pool({ connectionString: server.url })
+    const pool = openPool({ connectionString: server.url })
     const blocker = await pool.connect()
     await blocker.query('BEGIN')
     await blocker.query(

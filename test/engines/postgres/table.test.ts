@@ -1,9 +1,9 @@
-import { Pool } from 'pg'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { postgres, postgresSchema, type PostgresOptions } from '../../../src/engines/postgres/index.ts'
 import type { Engine } from '../../../src/engine.ts'
 import { startPostgres, type PostgresServer } from '../../support/servers/postgres.ts'
 import { grant, leasesOf, request } from '../sql/requests.ts'
+import { openPool } from './clients.ts'
 
 let server: PostgresServer
 const opened: (() => Promise<unknown>)[] = []
@@ -20,8 +20,7 @@ afterEach(async () => {
 })
 
 function open(options: PostgresOptions = {}, user = 'postgres'): Engine {
-  const pool = new Pool({ host: server.host, port: server.port, database: server.database, user })
-  pool.on('error', () => undefined)
+  const pool = openPool({ host: server.host, port: server.port, database: server.database, user })
   const engine = postgres(pool, options)
   opened.push(
     () => engine.close(),
@@ -126,7 +125,7 @@ test('inspect tells how long a lease has been held, across pages', async () => {
 })
 
 test('a release that nobody waits for tells nobody', async () => {
-  const pool = new Pool({ connectionString: server.url })
+  const pool = openPool({ connectionString: server.url })
   const heard: string[] = []
   const ear = await pool.connect()
   ear.on('notification', ({ payload }) => heard.push(payload ?? ''))

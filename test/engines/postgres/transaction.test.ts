@@ -1,5 +1,5 @@
 import type { PGlite } from '@electric-sql/pglite'
-import { Pool } from 'pg'
+import type { Pool } from 'pg'
 import postgresJs from 'postgres'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { advisoryKey, withAdvisoryLock, type PostgresLike } from '../../../src/engines/postgres/index.ts'
@@ -7,7 +7,7 @@ import type { ServerHandle } from '../../support/handle.ts'
 import { startPgbouncer } from '../../support/servers/pgbouncer.ts'
 import { startPostgres, type PostgresServer } from '../../support/servers/postgres.ts'
 import { until } from '../../support/until.ts'
-import { connectedClient, openPglite } from './clients.ts'
+import { connectedClient, openPglite, openPool } from './clients.ts'
 
 let server: PostgresServer
 let pooler: ServerHandle
@@ -19,9 +19,8 @@ let db: PGlite
 beforeAll(async () => {
   ;[server, db] = await Promise.all([startPostgres(), openPglite()])
   pooler = await startPgbouncer(server.port, { mode: 'transaction' })
-  pool = new Pool({ connectionString: server.url })
-  pooled = new Pool({ connectionString: pooler.url })
-  for (const each of [pool, pooled]) each.on('error', () => undefined)
+  pool = openPool({ connectionString: server.url })
+  pooled = openPool({ connectionString: pooler.url })
   sql = postgresJs(server.url, { onnotice: () => undefined })
   await pool.query('CREATE TABLE visits (id int)')
   await db.query('CREATE TABLE visits (id int)')

@@ -1,4 +1,3 @@
-import { Pool } from 'pg'
 import postgresJs from 'postgres'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Engine } from '../../../src/engine.ts'
@@ -9,6 +8,7 @@ import { startPostgres, type PostgresServer } from '../../support/servers/postgr
 import { startProxy } from '../../support/faults/proxy.ts'
 import { until } from '../../support/until.ts'
 import { grant, request } from '../sql/requests.ts'
+import { openPool } from './clients.ts'
 
 let server: PostgresServer
 
@@ -25,8 +25,7 @@ async function withEngine(
   work: (engine: Engine, client: PostgresLike) => Promise<void>,
   listen = true,
 ): Promise<void> {
-  const pool = new Pool({ connectionString: url, max: 2 })
-  pool.on('error', () => undefined)
+  const pool = openPool({ connectionString: url, max: 2 })
   const sql = postgresJs(url, { max: 2, onnotice: () => undefined })
   const client = kind === 'pg' ? pool : sql
   const engine = postgres(client, { listen })
@@ -142,7 +141,7 @@ test('with listen: false there is no watch, and a release tells nobody', async (
 })
 
 test('a pool of one connection can wait, since listening takes none of it', async () => {
-  const pool = new Pool({ connectionString: server.url, max: 1 })
+  const pool = openPool({ connectionString: server.url, max: 1 })
   const engine = postgres(pool)
   const locks = createLocks(engine)
   await withEngine(server.url, 'pg', async (other) => {
