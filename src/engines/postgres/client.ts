@@ -17,7 +17,7 @@ export interface PostgresClient {
 /** One connection that is ours alone, for session-level locks. */
 export interface PostgresConnection extends PostgresClient {
   /** The process that serves us, as the connection itself was told; a pooler tells a number of its own. */
-  readonly toldPid: number | undefined
+  toldPid(): Promise<number | undefined>
   /** Calls back once, when the connection has ended; undefined where the driver does not tell. */
   onEnd?(ended: () => void): void
   end(): Promise<void>

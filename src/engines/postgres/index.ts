@@ -9,7 +9,7 @@ import { booleanOrThrow, tableSettings } from '../sql/settings.ts'
 import { tableParts } from '../sql/table-name.ts'
 import type { PostgresClient } from './client.ts'
 import { checkPostgres } from './doctor.ts'
-import { recognise, type PostgresConnectionLike, type PostgresLike } from './drivers/recognise.ts'
+import { recogniseOrThrow, type PostgresConnectionLike, type PostgresLike } from './drivers/recognise.ts'
 import { PostgresLeaseTable, type Seat } from './lease-table.ts'
 import { Session } from './session.ts'
 import { Wakeups } from './wakeups.ts'
@@ -140,18 +140,6 @@ function engine(options: PostgresOptions, kind: Kind): Engine {
       await kind.session?.close()
     },
   })
-}
-
-function recogniseOrThrow(value: unknown): PostgresClient {
-  let client: PostgresClient
-  try {
-    client = recognise(value)
-  } catch (error) {
-    throw error instanceof TypeError ? new TypeError(`client: ${error.message}`) : error
-  }
-  const why = client.unusable()
-  if (why !== undefined) throw new TypeError(`client: expected one that can be used, but ${why}`)
-  return client
 }
 
 /** Drivers fold or cut other names, each in its own way. */

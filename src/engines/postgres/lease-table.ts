@@ -39,7 +39,7 @@ export class PostgresLeaseTable implements LeaseTable {
 
   readonly takeOne = async ({ resources, owner, ttlMs }: Take): Promise<bigint | undefined> => {
     const { query, session } = await this.#options.seat()
-    const [row] = await query(this.#sql.takeOne, [resources[0]!, owner, String(ttlMs), session])
+    const [row] = await query(this.#sql.takeOne, [resources[0]!, owner, whole(ttlMs), session])
     return row === undefined ? undefined : BigInt(text(row, 'token'))
   }
 
@@ -52,7 +52,7 @@ export class PostgresLeaseTable implements LeaseTable {
   async take(take: Take & { token: bigint; endedSessions: readonly string[] }): Promise<boolean> {
     const { resources, owner, ttlMs, token, endedSessions } = take
     const { query, session } = await this.#options.seat()
-    const terms = [owner, String(ttlMs), session, JSON.stringify(endedSessions), String(token)]
+    const terms = [owner, whole(ttlMs), session, JSON.stringify(endedSessions), String(token)]
     try {
       return (await query(this.#sql.take, [JSON.stringify(resources), ...terms])).length === resources.length
     } catch (error) {
@@ -73,7 +73,7 @@ export class PostgresLeaseTable implements LeaseTable {
 
   async extend(leases: readonly LeaseRef[]): Promise<readonly boolean[]> {
     const wanted = leases.flatMap(({ resources, owner, ttlMs }, lease) =>
-      resources.map((resource) => ({ lease, resource, owner, ttl: ttlMs })),
+      resources.map((resource) => ({ lease, resource, owner, ttl: Math.ceil(ttlMs) })),
     )
     const { query, session } = await this.#options.seat()
     const rows = await query(this.#sql.extend, [JSON.stringify(wanted), session])
@@ -93,7 +93,7 @@ export class PostgresLeaseTable implements LeaseTable {
 
   async handOver({ resources, owner }: LeaseRef, next: Take): Promise<bigint | undefined> {
     const { query, session } = await this.#options.seat()
-    const terms = [owner, next.owner, String(next.ttlMs), session]
+    const terms = [owner, next.owner, whole(next.ttlMs), session]
     const [row] = await query(this.#sql.handOver, [JSON.stringify(resources), ...terms])
     return row === undefined ? undefined : BigInt(text(row, 'token'))
   }
@@ -133,7 +133,7 @@ export class PostgresLeaseTable implements LeaseTable {
 
   async #leave({ resources, owner, ttlMs }: LeaseRef): Promise<boolean> {
     const { query } = await this.#options.seat()
-    return (await query(this.#sql.leave, [JSON.stringify(resources), owner, String(ttlMs)])).length === resources.length
+    return (await query(this.#sql.leave, [JSON.stringify(resources), owner, whole(ttlMs)])).length === resources.length
   }
 }
 
@@ -147,6 +147,11 @@ function leaseRow(row: Row): LeaseRow {
     isEnded: row['ended'] === 'true',
     isAwaited: row['awaited'] === 'true',
   }
+}
+
+/** What is left of a time has fractions. */
+function whole(ms: number): string {
+  return String(Math.ceil(ms))
 }
 
 /** Only an answer of another shape lacks it: a client that is not what it seemed, or that renames columns. */

@@ -9,6 +9,7 @@ import type { Seat } from './lease-table.ts'
 /** The server may be frozen for a while and go on; a connection that was silent for longer is given up. */
 const SILENT_MS = 10_000
 const END_TIMEOUT_MS = 2000
+const SECOND_TIMEOUT_MS = 2000
 const PID = 'SELECT pg_backend_pid()::text AS pid'
 
 interface Open extends Seat {
@@ -76,7 +77,7 @@ export class Session {
     try {
       const [first] = await connection.query(PID, [])
       const pid = first?.['pid'] ?? ''
-      if (String(connection.toldPid) !== pid) await this.#assertOwnServer(connection, pid)
+      if (String(await connection.toldPid()) !== pid) await this.#assertOwnServer(connection, pid)
       const session = String(BigInt.asUintN(63, BigInt(`0x${systemRandom.id()}`)))
       const lock = 'SELECT pg_try_advisory_lock($1::text::bigint)::text AS locked, pg_backend_pid()::text AS pid'
       const [row] = await connection.query(lock, [session])
@@ -97,7 +98,7 @@ export class Session {
    * transaction, a pooler must have lent it another server's connection than ours, or ours.
    */
   async #assertOwnServer(connection: PostgresConnection, pid: string): Promise<void> {
-    const second = recogniseConnection(await this.#connect())
+    const second = await this.#second()
     try {
       await second.query('BEGIN', [])
       const [other] = await second.query(PID, [])
@@ -108,6 +109,18 @@ export class Session {
     } finally {
       await this.#quietly(second.end())
     }
+  }
+
+  /** From a pool with one connection there is none to be had. */
+  async #second(): Promise<PostgresConnection> {
+    const connecting = this.#connect().then(recogniseConnection)
+    return inTime(this.#clock, connecting, SECOND_TIMEOUT_MS).catch((cause: unknown) => {
+      connecting.then(
+        (late) => this.#quietly(late.end()),
+        () => undefined,
+      )
+      throw new Error('connect() gave no second connection, by which a pooler in between is looked for', { cause })
+    })
   }
 
   async #query(open: Open, text: string, params: readonly (string | null)[]): Promise<readonly Row[]> {

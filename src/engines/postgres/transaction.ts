@@ -3,7 +3,7 @@ import { optionsOrThrow } from '../../arguments.ts'
 import { durationMs, shown, type Duration } from '../../duration.ts'
 import { HeldError, WaitTimeoutError } from '../../errors.ts'
 import type { PostgresClient } from './client.ts'
-import { recognise, type PostgresLike } from './drivers/recognise.ts'
+import { recogniseOrThrow, type PostgresLike } from './drivers/recognise.ts'
 import { sqlState } from './errors.ts'
 
 export interface AdvisoryLockOptions {
@@ -44,7 +44,7 @@ export async function withAdvisoryLock<T, Tx = unknown>(
   }
   if (typeof work !== 'function') throw new TypeError(`work: expected a function, got ${shown(work)}`)
   const keys = [...new Set(names.map((name) => advisoryKey(name as string)))].sort((a, b) => (a < b ? -1 : 1))
-  const { transaction } = recognise(client)
+  const { transaction } = recogniseOrThrow(client)
   if (transaction === undefined) {
     throw new TypeError(
       'client: expected a Pool or Client of pg, sql of postgres.js or a PGlite, got an object of another kind',

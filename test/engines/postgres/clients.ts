@@ -1,5 +1,5 @@
 import { PGlite } from '@electric-sql/pglite'
-import { Client, Pool } from 'pg'
+import { Client, Pool, type PoolConfig } from 'pg'
 import postgresJs from 'postgres'
 import type { PostgresConnectionLike, PostgresLike } from '../../../src/engines/postgres/index.ts'
 
@@ -11,13 +11,11 @@ export interface Connected {
 /** Every kind of client for one server. */
 export const CLIENTS: Record<string, (url: string) => Promise<Connected>> = {
   'a Pool of pg': async (url) => {
-    const pool = new Pool({ connectionString: url })
-    pool.on('error', () => undefined)
+    const pool = openPool({ connectionString: url })
     return { client: pool, close: () => pool.end() }
   },
   'a Pool of pg with one connection': async (url) => {
-    const pool = new Pool({ connectionString: url, max: 1 })
-    pool.on('error', () => undefined)
+    const pool = openPool({ connectionString: url, max: 1 })
     return { client: pool, close: () => pool.end() }
   },
   'a Client of pg': async (url) => {
@@ -33,10 +31,14 @@ export const CLIENTS: Record<string, (url: string) => Promise<Connected>> = {
     return { client: sql, close: () => sql.end({ timeout: 1 }) }
   },
   'an object with query(text, params)': async (url) => {
-    const pool = new Pool({ connectionString: url })
-    pool.on('error', () => undefined)
+    const pool = openPool({ connectionString: url })
     return { client: { query: (text: string, params: string[]) => pool.query(text, params) }, close: () => pool.end() }
   },
+}
+
+/** Servers are stopped while their clients are there: an error that nobody listens to would end the test run. */
+export function openPool(config: PoolConfig): Pool {
+  return new Pool(config).on('error', () => undefined)
 }
 
 export async function connectedClient(url: string): Promise<Client> {
@@ -57,8 +59,7 @@ export const CONNECTIONS: Record<
 > = {
   'a Client of pg': (url) => ({ connect: () => connectedClient(url), end: async () => undefined }),
   'a client of a Pool of pg': (url) => {
-    const pool = new Pool({ connectionString: url })
-    pool.on('error', () => undefined)
+    const pool = openPool({ connectionString: url })
     return { connect: () => pool.connect(), end: () => pool.end() }
   },
   'a reserved connection of postgres.js': (url) => {

@@ -1,9 +1,10 @@
-import { Pool } from 'pg'
+import type { Pool } from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Engine, LeaseRequest } from '../../../src/engine.ts'
 import { postgres } from '../../../src/engines/postgres/index.ts'
 import { startPostgres, type PostgresServer } from '../../support/servers/postgres.ts'
 import { contend, GRANTS } from '../sql/contention.ts'
+import { openPool } from './clients.ts'
 
 let server: PostgresServer
 const pools: Pool[] = []
@@ -19,8 +20,7 @@ afterAll(async () => {
 
 function open(isolation = 'read committed', max = 4): Pool {
   const options = `-c default_transaction_isolation=${isolation.replace(' ', '\\ ')}`
-  const pool = new Pool({ connectionString: server.url, max, options })
-  pool.on('error', () => undefined)
+  const pool = openPool({ connectionString: server.url, max, options })
   pools.push(pool)
   return pool
 }

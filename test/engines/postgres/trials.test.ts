@@ -1,10 +1,9 @@
-import { Pool } from 'pg'
 import { describe } from 'vitest'
 import type { Engine } from '../../../src/engine.ts'
 import { postgres, postgresAdvisory } from '../../../src/engines/postgres/index.ts'
 import { startPostgres } from '../../support/servers/postgres.ts'
 import { faultTrials, processTrials, type BreakableServers } from '../trials.ts'
-import { connectedClient } from './clients.ts'
+import { connectedClient, openPool } from './clients.ts'
 
 describe('postgres', () => {
   const start = (): Promise<BreakableServers> => startWith(withPool)
@@ -34,8 +33,7 @@ async function startWith(makeEngine: (url: string) => Engine): Promise<Breakable
 }
 
 function withPool(url: string): Engine {
-  const pool = new Pool({ connectionString: url })
-  pool.on('error', () => undefined)
+  const pool = openPool({ connectionString: url })
   const engine = postgres(pool)
   const close = engine.close.bind(engine)
   return Object.assign(engine, { close: () => close().finally(() => pool.end()) })

@@ -1,3 +1,4 @@
+import { writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { program } from '../engines.ts'
 import { shiftedClock, type ShiftedClock } from '../faults/clock.ts'
@@ -11,6 +12,8 @@ export interface PostgresOptions {
   settings?: Record<string, string>
   /** Lets `shiftClock` move the wall clock of this server alone. */
   clockShift?: boolean
+  /** Starts as a replica of nobody: it only reads. */
+  standby?: boolean
 }
 
 export class PostgresServer extends ServerHandle {
@@ -40,6 +43,7 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
     const folder = createFolder('postgres')
     const data = path.join(folder, 'data')
     await createData(data)
+    if (options.standby === true) writeFileSync(path.join(data, 'standby.signal'), '')
     const clock = options.clockShift === true ? shiftedClock(folder) : undefined
     const { path: postgres, env } = program('postgres')
     // The compiler for queries would need a library of 100 MB that is not fetched.

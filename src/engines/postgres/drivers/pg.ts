@@ -70,7 +70,7 @@ export function pgPool(pool: PgPool): PostgresClient {
 export function pgConnection(client: PgClient): PostgresConnection {
   return {
     driver: 'pg',
-    toldPid: client.processID ?? undefined,
+    toldPid: async () => client.processID ?? undefined,
     unusable: () => (Reflect.get(client, '_ending') === true ? 'the client was ended' : undefined),
     query: queryOf(client),
     async listen(channel, ears) {

@@ -57,7 +57,10 @@ export function postgresJs(sql: PostgresJs): PostgresClient {
 export function reservedPostgresJs(sql: ReservedPostgresJs): PostgresConnection {
   return {
     driver: 'postgres.js',
-    toldPid: undefined,
+    async toldPid() {
+      const { state } = (await sql.unsafe('SELECT 1')) as { state?: { pid?: number } }
+      return state?.pid
+    },
     unusable: () => undefined,
     query: queryOf(sql),
     end: async () => sql.release(),

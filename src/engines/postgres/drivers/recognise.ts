@@ -1,5 +1,6 @@
 import { shown } from '../../../duration.ts'
 import type { PostgresClient, PostgresConnection } from '../client.ts'
+import { AnswerError } from '../errors.ts'
 import { isPgClient, isPgPool, pgConnection, pgPool } from './pg.ts'
 import { isPglite, pglite } from './pglite.ts'
 import { isPostgresJs, isReservedPostgresJs, postgresJs, reservedPostgresJs } from './postgres-js.ts'
@@ -17,29 +18,36 @@ export type PostgresLike =
 export type PostgresConnectionLike = { query(...args: never[]): unknown } | { unsafe(...args: never[]): unknown }
 
 /** Turns the user's own client into what the engine needs, or says at once what was expected and what came. */
-export function recognise(value: unknown): PostgresClient {
+export function recogniseOrThrow(value: unknown): PostgresClient {
+  const client = recognise(value)
+  const why = client.unusable()
+  if (why !== undefined) throw new TypeError(`client: expected one that can be used, but ${why}`)
+  return client
+}
+
+function recognise(value: unknown): PostgresClient {
   if (isPgPool(value)) return pgPool(value)
   if (isPgClient(value)) return pgConnection(value)
   if (isPostgresJs(value)) return postgresJs(value)
   if (isPglite(value)) return pglite(value)
   if (hasMethods(value, 'query')) return plain(value)
   throw new TypeError(
-    `expected a Pool or Client of pg, sql of postgres.js, a PGlite, or an object with query(text, params); got ${shown(value)}`,
+    `client: expected a Pool or Client of pg, sql of postgres.js, a PGlite, or an object with query(text, params); got ${shown(value)}`,
   )
 }
 
 /** The same for a connection that `connect` has given us for ourselves. */
 export function recogniseConnection(value: unknown): PostgresConnection {
   if (isPgPool(value) || isPostgresJs(value)) {
-    throw new TypeError('expected one connection, got a pool: use a Client of pg, pool.connect() or sql.reserve()')
+    throw new AnswerError('expected one connection, got a pool: use a Client of pg, pool.connect() or sql.reserve()')
   }
   if (isPglite(value)) {
-    throw new TypeError('expected a connection of its own, got a PGlite, which has only one: use postgres(db)')
+    throw new AnswerError('expected a connection of its own, got a PGlite, which has only one: use postgres(db)')
   }
   if (isPgClient(value)) return pgConnection(value)
   if (isReservedPostgresJs(value)) return reservedPostgresJs(value)
-  if (hasMethods(value, 'query')) return { ...plain(value), toldPid: undefined, end: () => endOf(value) }
-  throw new TypeError(
+  if (hasMethods(value, 'query')) return { ...plain(value), toldPid: async () => undefined, end: () => endOf(value) }
+  throw new AnswerError(
     `expected a connected Client of pg, pool.connect(), sql.reserve() or an object with query(text, params); got ${shown(value)}`,
   )
 }

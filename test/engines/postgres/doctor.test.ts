@@ -1,0 +1,192 @@
+import { Client, type PoolConfig } from 'pg'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import type { Finding } from '../../../src/engine.ts'
+import {
+  postgres,
+  postgresAdvisory,
+  postgresSchema,
+  type PostgresOptions,
+} from '../../../src/engines/postgres/index.ts'
+import { startPgbouncer } from '../../support/servers/pgbouncer.ts'
+import { startPostgres, type PostgresServer } from '../../support/servers/postgres.ts'
+import { connectedClient, openPool } from './clients.ts'
+
+/** One in order, and one as the tests usually start it, which forgets. */
+let sound: PostgresServer
+let careless: PostgresServer
+
+beforeAll(async () => {
+  ;[sound, careless] = await Promise.all([startPostgres({ settings: { fsync: 'on' } }), startPostgres()])
+  await sound.sql(postgresSchema())
+})
+
+afterAll(() => Promise.all([sound.stop(), careless.stop()]))
+
+async function check(
+  server: { readonly port: number },
+  options: PostgresOptions = {},
+  config: PoolConfig = {},
+): Promise<readonly Finding[]> {
+  const pool = openPool({ host: '127.0.0.1', port: server.port, user: 'postgres', database: 'postgres', ...config })
+  const engine = postgres(pool, options)
+  try {
+    return await engine.check(30_000)
+  } finally {
+    await engine.close()
+    await pool.end()
+  }
+}
+
+function finding(findings: readonly Finding[], id: string): Pick<Finding, 'severity' | 'found'> | undefined {
+  const found = findings.find((each) => each.id === `postgres/${id}`)
+  return found === undefined ? undefined : { severity: found.severity, found: found.found }
+}
+
+test('a server in order has nothing but good findings', async () => {
+  const findings = await check(sound)
+  expect(findings.filter(({ severity }) => severity !== 'ok')).toEqual([])
+  expect(findings.map(({ id }) => id)).toEqual([
+    'postgres/version',
+    'postgres/writable',
+    'postgres/durability',
+    'postgres/table',
+    'postgres/isolation',
+    'postgres/wake-ups',
+    'postgres/clock-speed',
+    'postgres/clock',
+    'postgres/round-trip',
+  ])
+})
+
+test('fsync = off is critical', async () => {
+  const found = 'fsync is off, full_page_writes is on'
+  expect(finding(await check(careless), 'fsync')).toEqual({ severity: 'critical', found })
+})
+
+test('synchronous_commit = off is a warning', async () => {
+  const findings = await check(sound, {}, { options: '-c synchronous_commit=off' })
+  expect(finding(findings, 'synchronous-commit')).toMatchObject({ severity: 'warning' })
+})
+
+test('a replica is critical, and an attempt on it fails in a way that a failover may cure', async () => {
+  await using replica = await startPostgres({ standby: true })
+  expect(finding(await check(replica), 'writable')).toEqual({
+    severity: 'critical',
+    found: 'this server is a replica (pg_is_in_recovery)',
+  })
+  const pool = openPool({ connectionString: replica.url })
+  const engine = postgres(pool)
+  const request = { resources: ['a'], owner: 'o', ttlMs: 10_000, inOrder: false }
+  await expect(engine.acquire(request)).rejects.toMatchObject({
+    transient: true,
+    message: expect.stringContaining('read-only') as string,
+  })
+  await engine.close()
+  await pool.end()
+})
+
+test('read-only transactions are critical', async () => {
+  const findings = await check(sound, {}, { options: '-c default_transaction_read_only=on' })
+  expect(finding(findings, 'writable')).toEqual({ severity: 'critical', found: 'default_transaction_read_only is on' })
+})
+
+test('a replica that is not synchronous is a warning about failover', async () => {
+  const replica = new Client({ connectionString: sound.url, replication: 'true' } as PoolConfig)
+  await replica.connect()
+  expect(finding(await check(sound), 'failover')).toEqual({
+    severity: 'warning',
+    found: '1 replicas, none of them synchronous',
+  })
+  await replica.end()
+})
+
+test('an unlogged table is critical', async () => {
+  await sound.sql(postgresSchema('careless').replace('CREATE TABLE', 'CREATE UNLOGGED TABLE'))
+  const findings = await check(sound, { table: 'careless' })
+  expect(finding(findings, 'table')).toEqual({ severity: 'critical', found: 'the table "careless" is unlogged' })
+})
+
+test('a missing table is worth a note where it can be created, and critical where not', async () => {
+  expect(finding(await check(careless), 'table')).toMatchObject({ severity: 'note' })
+  expect(finding(await check(careless, { createTable: false }), 'table')).toMatchObject({ severity: 'critical' })
+  await careless.sql('CREATE ROLE guest LOGIN')
+  const findings = await check(careless, {}, { user: 'guest' })
+  expect(finding(findings, 'table')).toEqual({ severity: 'critical', found: 'there is no table "ringfence_leases"' })
+})
+
+test('a table without our columns, or one that may not be used, is critical', async () => {
+  await sound.sql(
+    'CREATE TABLE other (resource text, token bigint, owner text); CREATE ROLE reader LOGIN; GRANT SELECT ON ringfence_leases TO reader',
+  )
+  expect(finding(await check(sound, { table: 'other' }), 'table')).toEqual({
+    severity: 'critical',
+    found: 'the table "other" has no column session, acquired_at, expires_at, awaited',
+  })
+  expect(finding(await check(sound, {}, { user: 'reader' }), 'table')).toEqual({
+    severity: 'critical',
+    found: 'this role may not insert, update on "ringfence_leases"',
+  })
+})
+
+test('another isolation level is worth a note', async () => {
+  const findings = await check(sound, {}, { options: '-c default_transaction_isolation=serializable' })
+  expect(finding(findings, 'isolation')).toMatchObject({ severity: 'note' })
+})
+
+test('a transaction pooler is seen by our own words that we do not hear', async () => {
+  await using pooler = await startPgbouncer(sound.port, { mode: 'transaction' })
+  expect(finding(await check(pooler), 'wake-ups')).toMatchObject({
+    severity: 'note',
+    found: expect.stringContaining('not heard') as string,
+  })
+})
+
+test('a client that can not listen, and one that shall not, are told apart', async () => {
+  expect(finding(await check(sound, { listen: false }), 'wake-ups')).toMatchObject({
+    found: 'the option listen is false',
+  })
+  const pool = openPool({ connectionString: sound.url })
+  const engine = postgres({ query: (text: string, params: string[]) => pool.query(text, params) })
+  expect(finding(await engine.check(30_000), 'wake-ups')).toMatchObject({ found: 'this client can not listen' })
+  await engine.close()
+  await pool.end()
+})
+
+test('an idle session that the server ends is a warning where leases end with it', async () => {
+  const connect = (options?: string) => async () => {
+    const client = new Client({ connectionString: sound.url, ...(options === undefined ? {} : { options }) })
+    await client.connect()
+    return client
+  }
+  const hasty = postgresAdvisory(connect('-c idle_session_timeout=10s'))
+  expect(finding(await hasty.check(30_000), 'session')).toEqual({
+    severity: 'warning',
+    found: 'idle_session_timeout is 10s',
+  })
+  await hasty.close()
+  const patient = postgresAdvisory(() => connectedClient(sound.url))
+  expect(finding(await patient.check(30_000), 'session')).toMatchObject({ severity: 'ok' })
+  await patient.close()
+})
+
+test('a server that can not be reached is critical, and a wrong role is', async () => {
+  expect(await check({ port: 1 })).toEqual([
+    expect.objectContaining({
+      id: 'postgres/reachable',
+      severity: 'critical',
+      found: expect.stringContaining('ECONNREFUSED') as string,
+    }),
+  ])
+  expect(await check(sound, {}, { user: 'nobody' })).toMatchObject([
+    { id: 'postgres/reachable', found: 'role "nobody" does not exist' },
+  ])
+})
+
+test('a server that takes long against the ttl is a warning', async () => {
+  const pool = openPool({ connectionString: sound.url })
+  const engine = postgres(pool)
+  const findings = await engine.check(0.001)
+  expect(finding(findings, 'round-trip')).toMatchObject({ severity: 'warning' })
+  await engine.close()
+  await pool.end()
+})
