@@ -1,0 +1,15 @@
+export type { Fence, Fenced, Guard, GuardEvent, GuardOptions } from './guard.ts'
+export type { ColumnFence, ColumnOptions } from './column.ts'
+export type {
+  Isolation,
+  RunStatement,
+  SqlGuard,
+  SqlGuardOptions,
+  TransactionalLike,
+  TransactionOptions,
+} from './sql.ts'
+export { postgresGuard } from './postgres.ts'
+export type { PgPoolLike, PostgresClient, PostgresJsLike } from './postgres-clients.ts'
+export { mariadbGuard } from './mariadb.ts'
+export type { MariadbClient, MariadbPoolLike } from './mariadb-clients.ts'
+export { ForeignTokenError, GuardError, StaleTokenError } from '../errors.ts'
