@@ -26,6 +26,7 @@ const MARIADB: Dialect = {
   tokenOf: (placeholder) => `CAST(${placeholder} AS SIGNED)`,
   textOf: (column) => `CAST(${column} AS CHAR)`,
   isSame: (column, placeholder) => `CAST(${column} AS BINARY) = CAST(${placeholder} AS BINARY)`,
+  prepare,
   raise,
   raiseWithin,
   // A deadlock that ended us and not the other; a wait for a row that took too long; a row changed after our snapshot.
@@ -35,76 +36,102 @@ const MARIADB: Dialect = {
 }
 
 /**
- * The first statement locks the rows that are there and makes those that are not, so that the others see what stays. It
- * locks no gap on the way, in which two first holders of a resource would meet in a deadlock.
+ * Makes the rows that are missing, open to everybody. Not in the transaction: under REPEATABLE READ, the default, a new
+ * row's neighbourhood would stay locked as long as the row, and holders of other resources would wait for each other there.
  */
+async function prepare(query: Query, table: string, lease: Fenced): Promise<void> {
+  const { resources } = lease
+  const there = await query(
+    `SELECT HEX(resource) AS resource FROM ${table} WHERE resource IN (${places(resources)})`,
+    bytes(resources),
+  )
+  const names = new Set(there.map((row) => fromHex(row['resource'])))
+  const missing = resources.filter((resource) => !names.has(resource))
+  if (missing.length === 0) return
+  const rows = missing.map(() => `(?, '', 0)`).join(', ')
+  await query(`INSERT IGNORE INTO ${table} (resource, engine, token) VALUES ${rows}`, bytes(missing))
+}
+
 async function raise(query: Query, table: string, lease: Fenced, from?: string): Promise<readonly Refused[]> {
-  await lock(query, table, lease)
-  const fences = await read(query, table, lease, ' FOR UPDATE')
-  const refused = refusedOf(lease, fences, from)
-  if (refused.length === 0) await lift(query, table, lease)
+  const rows = await readLocked(query, table, lease)
+  const refused = refusedOf(lease, rows.filter(isFence), from)
+  if (refused.length === 0) await lift(query, table, lease, rows)
   return refused
 }
 
 /**
- * Under REPEATABLE READ, the default, plain reads show the data as of the first of them. If that was before another holder
- * raised the fence, what our transaction reads is older than what it will overwrite, and the server says nothing. It
- * shows in the fences themselves: the plain read has other ones than the locking read.
+ * Under REPEATABLE READ plain reads show the data as of the first of them. If that was before another holder raised the
+ * fence, what our transaction reads is older than what it will overwrite, and the server says nothing. It shows in the
+ * fences themselves: the plain read finds other ones than the locking read.
  */
 async function raiseWithin(query: Query, table: string, lease: Fenced): Promise<readonly Refused[]> {
-  await lock(query, table, lease)
+  // Locks the rows that are there, and makes those that are not.
+  await query(
+    `INSERT INTO ${table} (resource, engine, token) VALUES ${lease.resources.map(() => `(?, '', 0)`).join(', ')}
+     ON DUPLICATE KEY UPDATE resource = ${table}.resource`,
+    bytes(lease.resources),
+  )
   const isOpen = await openTransaction(query)
-  const fences = await read(query, table, lease, ' FOR UPDATE')
-  const asRead = await read(query, table, lease, '')
+  const rows = await readLocked(query, table, lease)
+  const asRead: Row[] = []
+  for (const resource of lease.resources) asRead.push(...(await read(query, table, resource, '')))
   if (!(await isOpen())) {
     throw new GuardError('within() needs a connection with an open transaction', lease.resources, { transient: false })
   }
-  const refused = refusedOf(lease, fences)
+  const refused = refusedOf(lease, rows.filter(isFence))
   if (refused.length > 0) return refused
-  if (JSON.stringify(asRead) !== JSON.stringify(fences)) {
+  if (JSON.stringify(asRead) !== JSON.stringify(rows)) {
     throw new GuardError(
       'the transaction had read before it entered, and a newer holder has written since: roll back and start again, with within() first',
       lease.resources,
     )
   }
-  await lift(query, table, lease)
+  await lift(query, table, lease, rows)
   return []
 }
 
-async function lock(query: Query, table: string, { resources, token, engine }: Fenced): Promise<void> {
-  const rows = resources.map(() => `(?, ?, ${MARIADB.tokenOf('?')})`)
-  await query(
-    `INSERT INTO ${table} (resource, engine, token) VALUES ${rows.join(', ')} ON DUPLICATE KEY UPDATE resource = ${table}.resource`,
-    resources.flatMap((resource) => [Buffer.from(resource), Buffer.from(engine), String(token)]),
-  )
+/** One row at a time, by its key: so they are locked in the order of the lease, and nothing else is. */
+async function readLocked(query: Query, table: string, { resources }: Fenced): Promise<readonly Row[]> {
+  const rows: Row[] = []
+  for (const resource of resources) rows.push(...(await read(query, table, resource, ' FOR UPDATE')))
+  if (rows.length === resources.length) return rows
+  throw new GuardError('a fence was deleted while it was being raised: something else writes its table', resources)
 }
 
-async function read(
-  query: Query,
-  table: string,
-  { resources }: Fenced,
-  how: '' | ' FOR UPDATE',
-): Promise<readonly Row[]> {
+async function read(query: Query, table: string, resource: string, how: '' | ' FOR UPDATE'): Promise<readonly Row[]> {
   const rows = await query(
-    `SELECT HEX(resource) AS resource, HEX(engine) AS engine, CAST(token AS CHAR) AS token FROM ${table}
-     WHERE resource IN (${resources.map(() => '?').join(', ')}) ORDER BY resource${how}`,
-    resources.map((resource) => Buffer.from(resource)),
+    `SELECT HEX(engine) AS engine, CAST(token AS CHAR) AS token FROM ${table} WHERE resource = ?${how}`,
+    bytes([resource]),
   )
-  return rows.map((row) => ({
-    resource: fromHex(row['resource']),
-    engine: fromHex(row['engine']),
-    token: row['token'],
-  }))
+  return rows.map((row) => ({ resource, engine: fromHex(row['engine']), token: row['token'] }))
+}
+
+/** A row that was only made, and never raised, has no engine. */
+function isFence(row: Row): boolean {
+  return row['engine'] !== ''
+}
+
+async function lift(query: Query, table: string, lease: Fenced, rows: readonly Row[]): Promise<void> {
+  const token = String(lease.token)
+  for (const row of rows) {
+    if (row['engine'] === lease.engine && row['token'] === token) continue
+    await query(`UPDATE ${table} SET engine = ?, token = ${MARIADB.tokenOf('?')} WHERE resource = ?`, [
+      Buffer.from(lease.engine),
+      token,
+      ...bytes([String(row['resource'])]),
+    ])
+  }
+}
+
+function bytes(texts: readonly string[]): Buffer[] {
+  return texts.map((text) => Buffer.from(text))
+}
+
+function places(values: readonly unknown[]): string {
+  return values.map(() => '?').join(', ')
 }
 
 /** Text itself would be turned into whatever character set the connection has. */
 function fromHex(hex: unknown): string {
   return Buffer.from(String(hex), 'hex').toString()
-}
-
-async function lift(query: Query, table: string, { resources, token, engine }: Fenced): Promise<void> {
-  await query(
-    `UPDATE ${table} SET engine = ?, token = ${MARIADB.tokenOf('?')} WHERE resource IN (${resources.map(() => '?').join(', ')})`,
-    [Buffer.from(engine), String(token), ...resources.map((resource) => Buffer.from(resource))],
-  )
 }

@@ -69,6 +69,8 @@ export interface Database<Transaction> {
 export interface Dialect extends ColumnSyntax {
   readonly name: string
   schema(table: string): string
+  /** What has to be there before the transaction begins. */
+  prepare?(query: Query, table: string, lease: Fenced): Promise<void>
   /** In a transaction: locks the fences of a lease, and raises them if all of them let it pass. */
   raise(query: Query, table: string, lease: Fenced, from: string | undefined): Promise<readonly Refused[]>
   /** Rejects unless a transaction is open, and if it has read what is older than the fences. */
@@ -166,8 +168,9 @@ export class SqlStoreGuard<Transaction> implements SqlGuard<Transaction> {
         over = true
         giveUp(error)
       })
-      const attempt = (): Promise<T> =>
-        this.#database.transaction(isolation, async (transaction, query) => {
+      const attempt = async (): Promise<T> => {
+        await this.#dialect.prepare?.(this.#database.query, this.#table, lease)
+        return this.#database.transaction(isolation, async (transaction, query) => {
           // The connection came too late: the caller has been told that nothing was done.
           if (over) return givenUp
           const raising = this.#dialect.raise(query, this.#table, lease, from)
@@ -184,6 +187,7 @@ export class SqlStoreGuard<Transaction> implements SqlGuard<Transaction> {
             throw error
           }
         })
+      }
       this.#again(attempt, () => entered || over)
         .finally(() => deadline.cancel())
         .then(resolve, reject)

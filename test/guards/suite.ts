@@ -181,14 +181,18 @@ export function guardSuite<G extends Guard>(
         [c, a],
         [b, c],
       ]
-      const tokens = Array.from({ length: 20 }, (_, index) => BigInt(index + 1))
-      const outcomes = await Promise.allSettled(
-        tokens.map((token) => write(guard(), leaseOf(sets[Number(token) % sets.length]!, token), Number(token))),
-      )
-      const failures = outcomes.flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason] : []))
-      expect(failures.filter(({ code }) => code !== 'STALE_TOKEN')).toEqual([])
-      await write(guard(), leaseOf([a, b, c], 20n), 20)
-      await expect(write(guard(), leaseOf([a, b, c], 19n), 19)).rejects.toMatchObject({ code: 'STALE_TOKEN' })
+      const atOnce = async (first: number, step: (lease: Fenced) => Promise<void>): Promise<void> => {
+        const leases = Array.from({ length: 20 }, (_, index) =>
+          leaseOf(sets[index % sets.length]!, BigInt(first + index)),
+        )
+        const outcomes = await Promise.allSettled(leases.map(step))
+        const failures = outcomes.flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason] : []))
+        expect(failures.filter(({ code }) => code !== 'STALE_TOKEN')).toEqual([])
+      }
+      await atOnce(1, (lease) => enter(guard(), lease))
+      await atOnce(21, (lease) => write(guard(), lease, Number(lease.token)))
+      await write(guard(), leaseOf([a, b, c], 40n), 40)
+      await expect(write(guard(), leaseOf([a, b, c], 39n), 39)).rejects.toMatchObject({ code: 'STALE_TOKEN' })
     })
 
     test('what is not a lease, and options that do not exist, are refused by name', async () => {
