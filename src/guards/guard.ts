@@ -109,6 +109,7 @@ export function passes(lease: Fenced, seen: Fence | undefined, from?: string): b
 export class Post {
   readonly name: string
   readonly timeoutMs: number
+  readonly clock: Clock
   readonly deadlines: Deadlines
   readonly #observe: ((event: GuardEvent) => void) | undefined
   #rejections = 0
@@ -121,6 +122,7 @@ export class Post {
     }
     this.name = name
     this.timeoutMs = durationMs(timeout, 'timeout', { minMs: 1 })
+    this.clock = clock
     this.deadlines = new Deadlines(clock)
     this.#observe = observe
   }

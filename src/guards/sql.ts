@@ -2,6 +2,7 @@ import { optionsOrThrow } from '../arguments.ts'
 import { shown } from '../duration.ts'
 import { GuardError } from '../errors.ts'
 import { columnFence, type ColumnFence, type ColumnOptions, type ColumnSyntax } from './column.ts'
+import { fencedTransaction } from './fenced-transaction.ts'
 import { fencedOrThrow, givingWay, Post, type Fenced, type Guard, type GuardOptions } from './guard.ts'
 import type { Query, Refused } from './rows.ts'
 
@@ -146,65 +147,25 @@ export class SqlStoreGuard<Transaction> implements SqlGuard<Transaction> {
 
   #run<T>(
     lease: Fenced,
-    {
-      work,
-      from,
-      isolation,
-    }: {
-      work: (transaction: Transaction) => T | Promise<T>
-      from?: string | undefined
-      isolation?: Isolation | undefined
+    terms: {
+      readonly work: (transaction: Transaction) => T | Promise<T>
+      readonly from?: string | undefined
+      readonly isolation?: Isolation | undefined
     },
   ): Promise<T> {
-    const { resources } = lease
-    return new Promise((resolve, reject) => {
-      let entered = false
-      let over = false
-      let giveUp: (error: GuardError) => void
-      const givenUp = new Promise<never>((_resolve, reject) => (giveUp = reject))
-      givenUp.catch(reject)
-      // The work takes as long as it takes: the time-out is for what comes before it, and again for what comes after.
-      let deadline = this.#post.deadline(resources, (error) => {
-        over = true
-        giveUp(error)
-      })
-      const attempt = async (): Promise<T> => {
-        await this.#dialect.prepare?.(this.#database.query, this.#table, lease)
-        return this.#database.transaction(isolation, async (transaction, query) => {
-          // The connection came too late: the caller has been told that nothing was done.
-          if (over) return givenUp
-          const raising = this.#dialect.raise(query, this.#table, lease, from)
-          this.#refuse(lease, await Promise.race([raising, givenUp]))
-          entered = true
-          deadline.cancel()
-          try {
-            const result = await work(transaction)
-            deadline = this.#post.deadline(resources, reject)
-            return result
-          } catch (error) {
-            // The caller hears of it even if the server never answers to the rollback.
-            deadline = this.#post.deadline(resources, () => reject(error))
-            throw error
-          }
-        })
-      }
-      this.#again(attempt, () => entered || over)
-        .finally(() => deadline.cancel())
-        .then(resolve, reject)
+    const [dialect, database, table] = [this.#dialect, this.#database, this.#table]
+    return fencedTransaction<[Transaction, Query], T>(this.#post, lease, {
+      prepare: async () => dialect.prepare?.(database.query, table, lease),
+      open: (inside) => database.transaction(terms.isolation, (...opened) => inside(opened)),
+      raise: async ([, query]) => this.#refuse(lease, await dialect.raise(query, table, lease, terms.from)),
+      work: ([transaction]) => terms.work(transaction),
+      mayTryAgain: async (error) => {
+        if (dialect.isConflict(error)) return true
+        if (!dialect.isMissingTable(error)) return false
+        await this.#create()
+        return true
+      },
     })
-  }
-
-  /** A conflict is met by a new attempt, a missing table by creating it, for as long as it may be tried again. */
-  async #again<T>(attempt: () => Promise<T>, isLast: () => boolean): Promise<T> {
-    for (;;) {
-      try {
-        return await attempt()
-      } catch (error) {
-        if (isLast()) throw error
-        if (this.#dialect.isMissingTable(error)) await this.#create()
-        else if (!this.#dialect.isConflict(error)) throw error
-      }
-    }
   }
 
   async #create(): Promise<void> {
