@@ -64,7 +64,7 @@ export interface GuardOptions {
 export const GUARD_OPTIONS = ['observe', 'timeout', 'clock']
 
 /** Every store keeps it: a signed integer of 64 bits. */
-const MAX_TOKEN = 2n ** 63n - 1n
+export const MAX_TOKEN = 2n ** 63n - 1n
 const DEFAULT_TIMEOUT_MS = 10_000
 /** Fits every store's column, whatever the characters. */
 const MAX_ENGINE_LENGTH = 255
@@ -88,10 +88,12 @@ export function givingWay(from: unknown, lease: Fenced): string | undefined {
   return from === lease.engine ? undefined : from
 }
 
-function engineOrThrow(engine: unknown, name: string): asserts engine is string {
-  if (typeof engine === 'string' && engine !== '' && engine.length <= MAX_ENGINE_LENGTH && !AMBIGUOUS.test(engine))
-    return
-  throw new TypeError(`${name}: expected the identity of an engine, got ${shown(engine)}`)
+export function engineOrThrow(engine: unknown, name: string): asserts engine is string {
+  if (!isEngine(engine)) throw new TypeError(`${name}: expected the identity of an engine, got ${shown(engine)}`)
+}
+
+export function isEngine(engine: unknown): engine is string {
+  return typeof engine === 'string' && engine !== '' && engine.length <= MAX_ENGINE_LENGTH && !AMBIGUOUS.test(engine)
 }
 
 /** Half a character becomes another one in UTF-8, and a NUL can't be in PostgreSQL's text. */

@@ -17,4 +17,6 @@ export type { RedisGuard, RedisGuardOptions, ScriptInput, SetOptions } from './r
 export { mongodbGuard } from './mongodb.ts'
 export type { MongoDbLike, MongodbGuard, MongodbGuardOptions } from './mongodb.ts'
 export type { CollectionLike, FencedDocuments, UpdateOptions } from './mongodb-documents.ts'
+export { fencedErrors, fencedHandler, fencedMiddleware, fencedOf, fencingHeaders, problemOf } from './http.ts'
+export type { FetchRequest, HttpGuardOptions, Next, NodeRequest, Problem } from './http.ts'
 export { ForeignTokenError, GuardError, StaleTokenError } from '../errors.ts'
