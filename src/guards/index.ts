@@ -19,4 +19,8 @@ export type { MongoDbLike, MongodbGuard, MongodbGuardOptions } from './mongodb.t
 export type { CollectionLike, FencedDocuments, UpdateOptions } from './mongodb-documents.ts'
 export { fencedErrors, fencedHandler, fencedMiddleware, fencedOf, fencingHeaders, problemOf } from './http.ts'
 export type { FetchRequest, HttpGuardOptions, Next, NodeRequest, Problem } from './http.ts'
+export { casGuard } from './cas.ts'
+export type { CasGuard, CasGuardOptions, CasStore, FencedValue, Versioned } from './cas.ts'
+export { objectStore } from './object-store.ts'
+export type { ObjectRequest, ObjectResponse, ObjectStoreOptions } from './object-store.ts'
 export { ForeignTokenError, GuardError, StaleTokenError } from '../errors.ts'
