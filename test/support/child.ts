@@ -9,6 +9,10 @@ const stderrTailChars = 8_000
 export interface WorkerOptions {
   args?: readonly string[]
   env?: Record<string, string>
+  /** Another Node than the one that runs the tests. */
+  node?: string
+  /** A command that runs the worker: `unshare` and the like. */
+  under?: readonly string[]
 }
 
 export interface NextOptions {
@@ -41,9 +45,10 @@ export class Worker<Message> implements AsyncDisposable {
   #stderr = ''
   #stdout = ''
 
-  constructor(file: string, { args = [], env = {} }: WorkerOptions) {
+  constructor(file: string, { args = [], env = {}, node = process.execPath, under = [] }: WorkerOptions) {
     this.#file = file
-    const child = spawn(...tethered(process.execPath, [file, ...args]), {
+    const [program, ...rest] = [...under, node, file, ...args]
+    const child = spawn(...tethered(program!, rest), {
       env: { ...process.env, ...env },
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
     })

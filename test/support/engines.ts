@@ -31,6 +31,7 @@ const engineOf: Record<string, string> = {
   java: 'zookeeper',
   consul: 'consul',
   mongod: 'mongodb',
+  node: 'node',
 }
 
 let manifest: Record<string, Engine> | undefined

@@ -481,6 +481,23 @@ describe('an engine with a queue of its own', () => {
     await expectNothingLeft(it, 'a')
   })
 
+  test('is asked for a place again and again while it has none to give, with growing pauses', async () => {
+    const it = bench(
+      { wait: '1m' },
+      {
+        enqueue: async () => {
+          throw new EngineError('no room in the queue', ['a'])
+        },
+      },
+    )
+    for (let i = 0; i < 1000; i++) it.engine.next.acquire.push(() => HELD)
+    const waiting = watched(it.locks.acquire('a'))
+    await it.clock.advance(60_000)
+    expect(waiting).toMatchObject({ state: 'rejected', reason: { message: 'no room in the queue' } })
+    expect(it.engine.count('enqueue')).toBeGreaterThan(30)
+    expect(it.engine.count('enqueue')).toBeLessThan(150)
+  })
+
   test('gives back a grant that arrives after the wait was aborted', async () => {
     const gate = new Gate()
     const it = bench(

@@ -1,0 +1,356 @@
+import type { MachineClock } from '../../clock.ts'
+import type { LeaseInfo, LeaseRef, LeaseRequest } from '../../engine.ts'
+import type { Database } from './database.ts'
+import type { Machine } from './machine.ts'
+
+interface LeaseRow {
+  readonly resource: string
+  readonly owner: string
+  readonly token: number
+  readonly boot: string
+  readonly since_ms: number
+  readonly renewed_ms: number
+  readonly until_ms: number
+  readonly process: string | null
+}
+
+interface TicketRow {
+  readonly number: number
+  readonly boot: string
+  readonly entered_ms: number
+  readonly called_ms: number | null
+  readonly process: string | null
+}
+
+type About = Pick<LeaseRef, 'resources' | 'owner' | 'ttlMs'>
+
+/** Who is in the way: the lease with a token on a resource, or someone with an earlier ticket. */
+export type Blocker = (
+  | { readonly kind: 'lease'; readonly resource: string; readonly token: number; readonly owner: string }
+  | { readonly kind: 'ticket'; readonly number: number }
+) & {
+  readonly process: string | null
+  /** After this time it is worth another look even if nothing happened. */
+  readonly remainingMs: number | undefined
+}
+
+export type Verdict =
+  | { readonly kind: 'granted'; readonly token: number }
+  | { readonly kind: 'blocked'; readonly by: Blocker }
+
+/** The counter may not go on before it has been raised on the disk; see `reserve`. */
+export class NotReserved extends Error {}
+
+/**
+ * So long may the first in line leave a free resource alone before it loses its place: it may be stopped, or have died
+ * where we can't see it. Far longer than a wake-up takes, short for those behind it.
+ */
+const TURN_MS = 1000
+/** Tokens are reserved by the hour (of microseconds, as they follow the wall clock): one write to the disk an hour. */
+const RESERVE = 3600 * 1e6
+/** A wall clock beyond this, in the year 2112, is wrong; tokens must stay exact as a JavaScript number. */
+const LAST_WALL_TOKEN = 2 ** 52
+
+/** What stands in the file, and what may be done with it. Everything here is called within a transaction. */
+export class Ledger {
+  readonly #database: Database
+  readonly #machine: Machine
+  readonly #clock: MachineClock
+
+  /** The process that a lease ends with. */
+  readonly #holder: string | null
+
+  constructor(database: Database, machine: Machine, clock: MachineClock, options: { endsWithProcess: boolean }) {
+    this.#database = database
+    this.#machine = machine
+    this.#clock = clock
+    this.#holder = options.endsWithProcess ? machine.self : null
+  }
+
+  /** All of the resources, unless one is held or someone queues for it. */
+  acquire(request: LeaseRequest): Verdict {
+    const own = this.#again(request)
+    if (own !== undefined) return own
+    const { resources, owner } = request
+    const lease = this.#blockingLease(resources, owner)
+    if (lease !== undefined) return this.#blockedBy(lease)
+    const ticket = this.#blockingTicket(resources, Infinity)
+    if (ticket === undefined) return this.#grant(request)
+    return { kind: 'blocked', by: { ...ticketBlocker(ticket), remainingMs: this.#hurry(ticket) } }
+  }
+
+  /** The same for one who queues: takes a ticket first, if it has none (any more), and waits only for earlier ones. */
+  takeTurn(request: LeaseRequest): Verdict {
+    const own = this.#again(request)
+    if (own !== undefined) return own
+    const { resources, owner } = request
+    const number = this.#ticketOf(owner) ?? this.#enter(resources, owner)
+    const ticket = this.#blockingTicket(resources, number)
+    if (ticket !== undefined) {
+      return { kind: 'blocked', by: { ...ticketBlocker(ticket), remainingMs: this.#hurry(ticket) } }
+    }
+    const lease = this.#blockingLease(resources, owner)
+    if (lease !== undefined) return this.#blockedBy(lease)
+    this.#drop(number)
+    return this.#grant(request)
+  }
+
+  /** Is it still there? For a look without a transaction. */
+  stands(blocker: Blocker): boolean {
+    if (blocker.kind === 'ticket')
+      return this.#sql('SELECT 1 FROM ticket WHERE number = ?').get(blocker.number) !== undefined
+    const { resource, token } = blocker
+    return this.#sql('SELECT 1 FROM lease WHERE resource = ? AND token = ?').get(resource, token) !== undefined
+  }
+
+  giveUpTicket(owner: string): void {
+    const number = this.#ticketOf(owner)
+    if (number !== undefined) this.#drop(number)
+  }
+
+  /** False if it is not, or no longer, the owner's. */
+  extend({ resources, owner, ttlMs }: About, process: string | null = this.#holder): boolean {
+    if (!this.#isHeldBy(resources, owner)) return false
+    const now = this.nowMs()
+    for (const resource of resources) {
+      this.#sql('UPDATE lease SET renewed_ms = ?, until_ms = ?, boot = ?, process = ? WHERE resource = ?').run(
+        now,
+        now + ttlMs,
+        this.#machine.boot,
+        process,
+        resource,
+      )
+    }
+    return true
+  }
+
+  /** From now on it lasts for its ttl, whatever becomes of this process. */
+  leave(lease: About): boolean {
+    return this.extend(lease, null)
+  }
+
+  release({ resources, owner }: Pick<LeaseRef, 'resources' | 'owner'>): boolean {
+    const ours = this.#isHeldBy(resources, owner)
+    for (const resource of resources) {
+      this.#sql('DELETE FROM lease WHERE resource = ? AND owner = ?').run(resource, owner)
+    }
+    return ours
+  }
+
+  held(resource?: string): LeaseInfo[] {
+    const rows =
+      resource === undefined
+        ? (this.#sql('SELECT * FROM lease ORDER BY resource').all() as unknown as LeaseRow[])
+        : [this.#leaseOn(resource)].filter((row) => row !== undefined)
+    const now = this.nowMs()
+    return rows
+      .filter((row) => !this.#isOver(row))
+      .map((row) => ({
+        resource: row.resource,
+        owner: row.owner,
+        token: BigInt(row.token),
+        remainingMs: row.until_ms - now,
+        heldMs: now - row.since_ms,
+        waiters: Number(this.#sql('SELECT count(*) AS n FROM queue WHERE resource = ?').get(row.resource)?.['n']),
+      }))
+  }
+
+  /**
+   * Raises what may be given out, and with a new boot, what counts as given out: after a loss of power the file may be as
+   * it was at the last reservation, and every token up to that number may have been seen. Must be written durably.
+   */
+  reserve(): void {
+    this.#sql(
+      `UPDATE counter SET token = iif(boot = ?1, token, max(token, reserved)), reserved = max(reserved, ?2) + ?3, boot = ?1`,
+    ).run(this.#machine.boot, this.#wallToken(), RESERVE)
+  }
+
+  /** Writes without changing anything. */
+  touch(): void {
+    this.#sql('UPDATE counter SET token = token').run()
+  }
+
+  nowMs(): number {
+    return this.#clock.machineMs() - this.#machine.offsetMs
+  }
+
+  #grant({ resources, owner, ttlMs }: LeaseRequest): Verdict {
+    const token = this.#nextToken()
+    const now = this.nowMs()
+    const { boot } = this.#machine
+    for (const resource of resources) {
+      this.#sql('INSERT INTO lease VALUES (?, ?, ?, ?, ?, ?, ?, ?)').run(
+        resource,
+        owner,
+        token,
+        boot,
+        now,
+        now,
+        now + ttlMs,
+        this.#holder,
+      )
+    }
+    return { kind: 'granted', token }
+  }
+
+  /**
+   * One counter for the whole file, so that nothing needs to be kept of a resource that is free. It follows the wall clock
+   * too, where that is ahead: if the file is removed or an old copy is put in its place, tokens go on all the same.
+   */
+  #nextToken(): number {
+    const row = this.#sql('SELECT * FROM counter').get()
+    if (row === undefined) throw new Error('the counter is gone from the file')
+    const token = Math.max(Number(row['token']) + 1, this.#wallToken())
+    if (row['boot'] !== this.#machine.boot || token > Number(row['reserved'])) throw new NotReserved()
+    this.#sql('UPDATE counter SET token = ?').run(token)
+    return token
+  }
+
+  #wallToken(): number {
+    const token = Math.floor(this.#clock.wallMs() * 1000)
+    return token > LAST_WALL_TOKEN ? 0 : token
+  }
+
+  /** An acquire that is sent twice is granted once. Its time counts from the second. */
+  #again(request: LeaseRequest): Verdict | undefined {
+    const row = this.#leaseOn(request.resources[0]!)
+    if (row?.owner !== request.owner || !this.extend(request)) return undefined
+    return { kind: 'granted', token: row.token }
+  }
+
+  #isHeldBy(resources: readonly string[], owner: string): boolean {
+    return resources.every((resource) => {
+      const row = this.#leaseOn(resource)
+      return row?.owner === owner && !this.#isOver(row)
+    })
+  }
+
+  /** The one that lasts longest; those that are over are removed. */
+  #blockingLease(resources: readonly string[], owner: string): LeaseRow | undefined {
+    let blocking: LeaseRow | undefined
+    for (const resource of resources) {
+      const row = this.#leaseOn(resource)
+      if (row === undefined) continue
+      // A part of a lease of our own, which is no lease, must not stay either.
+      if (row.owner === owner || this.#isOver(row)) this.#sql('DELETE FROM lease WHERE resource = ?').run(resource)
+      else if (row.until_ms > (blocking?.until_ms ?? -Infinity)) blocking = row
+    }
+    return blocking
+  }
+
+  /** The last one before us in any of the lines; those who are gone lose their place. */
+  #blockingTicket(resources: readonly string[], before: number): TicketRow | undefined {
+    const sql = this.#sql(
+      'SELECT ticket.* FROM queue JOIN ticket USING (number) WHERE resource = ? AND number < ? ORDER BY number DESC LIMIT 1',
+    )
+    let nearest: TicketRow | undefined
+    for (const resource of resources) {
+      const above = Math.min(before, Number.MAX_SAFE_INTEGER)
+      let row = sql.get(resource, above) as TicketRow | undefined
+      while (row !== undefined && this.#hasLeft(row)) {
+        this.#drop(row.number)
+        row = sql.get(resource, above) as TicketRow | undefined
+      }
+      if (row !== undefined && row.number > (nearest?.number ?? 0)) nearest = row
+    }
+    return nearest
+  }
+
+  /**
+   * Finds the one whom the owner of this ticket waits for in the end. If nothing but its own slowness keeps it from taking
+   * its turn, it is called, and after a while it loses its place. Answers when to look again.
+   */
+  #hurry(ticket: TicketRow): number | undefined {
+    const front = this.#front(ticket)
+    const now = this.nowMs()
+    if (this.#blockingLease(this.#namesOf(front.number), '') !== undefined) return undefined
+    if (front.called_ms === null) this.#sql('UPDATE ticket SET called_ms = ? WHERE number = ?').run(now, front.number)
+    const leftMs = (front.called_ms ?? now) + TURN_MS - now
+    if (leftMs > 0) return leftMs
+    this.#drop(front.number)
+    return 0
+  }
+
+  #front(ticket: TicketRow): TicketRow {
+    const sql = this.#sql(
+      'SELECT ticket.* FROM queue JOIN ticket USING (number) WHERE resource = ? AND number < ? ORDER BY number LIMIT 1',
+    )
+    let front = ticket
+    for (let names = this.#namesOf(front.number); ; names = this.#namesOf(front.number)) {
+      const before = front
+      for (const name of names) {
+        const row = sql.get(name, front.number) as TicketRow | undefined
+        if (row === undefined) continue
+        if (this.#hasLeft(row)) this.#drop(row.number)
+        else front = row
+      }
+      if (front === before) return front
+    }
+  }
+
+  #blockedBy(row: LeaseRow): Verdict {
+    const { resource, token, owner, process } = row
+    return {
+      kind: 'blocked',
+      by: { kind: 'lease', resource, token, owner, process, remainingMs: row.until_ms - this.nowMs() },
+    }
+  }
+
+  #enter(resources: readonly string[], owner: string): number {
+    const { boot, self } = this.#machine
+    this.#sql('INSERT INTO ticket (owner, boot, entered_ms, process) VALUES (?, ?, ?, ?)').run(
+      owner,
+      boot,
+      this.nowMs(),
+      self,
+    )
+    const number = this.#ticketOf(owner)!
+    for (const resource of resources) this.#sql('INSERT INTO queue VALUES (?, ?)').run(resource, number)
+    return number
+  }
+
+  #drop(number: number): void {
+    this.#sql('DELETE FROM ticket WHERE number = ?').run(number)
+    this.#sql('DELETE FROM queue WHERE number = ?').run(number)
+  }
+
+  #isOver({ boot, renewed_ms, until_ms, process }: LeaseRow): boolean {
+    return this.nowMs() >= until_ms || this.#isOfEarlierBoot(boot, renewed_ms) || this.#isGone(process)
+  }
+
+  #hasLeft({ boot, entered_ms, process }: TicketRow): boolean {
+    return this.#isOfEarlierBoot(boot, entered_ms) || this.#isGone(process)
+  }
+
+  /** Where a boot is not known, a time that is still to come tells it: the clock starts again with each boot. */
+  #isOfEarlierBoot(boot: string, writtenMs: number): boolean {
+    if (boot !== '' && this.#machine.boot !== '') return boot !== this.#machine.boot
+    return writtenMs > this.nowMs()
+  }
+
+  #isGone(process: string | null): boolean {
+    return process !== null && process !== this.#machine.self && this.#machine.isGone(process)
+  }
+
+  #leaseOn(resource: string): LeaseRow | undefined {
+    return this.#sql('SELECT * FROM lease WHERE resource = ?').get(resource) as LeaseRow | undefined
+  }
+
+  #ticketOf(owner: string): number | undefined {
+    return this.#sql('SELECT number FROM ticket WHERE owner = ?').get(owner)?.['number'] as number | undefined
+  }
+
+  #namesOf(number: number): string[] {
+    return this.#sql('SELECT resource FROM queue WHERE number = ?')
+      .all(number)
+      .map((row) => String(row['resource']))
+  }
+
+  #sql(text: string): ReturnType<Database['statement']> {
+    return this.#database.statement(text)
+  }
+}
+
+function ticketBlocker({ number, process }: TicketRow): Omit<Extract<Blocker, { kind: 'ticket' }>, 'remainingMs'> {
+  return { kind: 'ticket', number, process }
+}

@@ -1,0 +1,114 @@
+import { execFileSync } from 'node:child_process'
+import { readFileSync, readlinkSync, statSync } from 'node:fs'
+import { EngineError } from '../../errors.ts'
+
+/** What a process must know of the machine it shares with the others: which boot, which processes live. */
+export interface Machine {
+  /** This boot of the machine; empty where it can't be known. */
+  readonly boot: string
+  /** This process, so that others can look whether it still lives; null where they could not. */
+  readonly self: string | null
+  /** How far the machine's clock, as this process reads it, is ahead of what a process outside of containers reads. */
+  readonly offsetMs: number
+  /** True only for a process that surely is no more. One that is stopped lives. */
+  isGone(process: string): boolean
+}
+
+/** Looks once; a process does not change its machine. */
+export function thisMachine(): Machine {
+  if (process.platform === 'linux') return linux()
+  if (process.platform === 'darwin') return darwin()
+  throw new EngineError(`the file engine runs on Linux and macOS, not on ${process.platform}`, [], { transient: false })
+}
+
+function linux(): Machine {
+  const boot = bootId()
+  // Process ids mean nothing in another namespace, and start times are counted otherwise in another time namespace:
+  // there, a holder that lives would look like one that is gone. So processes are looked up within their own alone.
+  const place = `${boot} ${linkOr('/proc/self/ns/pid')} ${linkOr('/proc/self/ns/time')}`
+  // A sandbox may have a pid namespace of its own but its parent's /proc, which numbers the processes otherwise.
+  const isOurProc = linkOr('/proc/self') === String(process.pid)
+  const started = isOurProc ? statOf(process.pid)?.started : undefined
+  return {
+    boot,
+    self: started === undefined ? null : `${process.pid} ${started} ${place}`,
+    offsetMs: clockOffsetMs(),
+    isGone(other) {
+      const [pid, startedThen, ...there] = other.split(' ')
+      if (!isOurProc || there.join(' ') !== place) return false
+      if (!exists(Number(pid))) return true
+      const stat = statOf(Number(pid))
+      // Unreadable is not gone: /proc may hide other users' processes.
+      return stat !== undefined && (stat.hasEnded || stat.started !== startedThen)
+    },
+  }
+}
+
+/** Without start times: a process that got the number of a dead one is taken for it, and the ttl ends its lease. */
+function darwin(): Machine {
+  const boot = execFileSync('/usr/sbin/sysctl', ['-n', 'kern.bootsessionuuid'], { encoding: 'utf8' }).trim()
+  return {
+    boot,
+    self: `${process.pid} ${boot}`,
+    offsetMs: 0,
+    isGone(other) {
+      const [pid, there] = other.split(' ')
+      return there === boot && !exists(Number(pid))
+    },
+  }
+}
+
+const BOOT_ID = '/proc/sys/kernel/random/boot_id'
+
+/**
+ * The kernel's boot id. Some containers (systemd-nspawn) put a file with a number of their own in its place; it would
+ * make leases of other containers of this machine look like those of an earlier boot, so it counts as unknown.
+ */
+function bootId(): string {
+  try {
+    if (statSync(BOOT_ID).dev !== statSync('/proc/sys/kernel/random/uuid').dev) return ''
+    return readFileSync(BOOT_ID, 'latin1').trim()
+  } catch {
+    return ''
+  }
+}
+
+/** A time namespace shifts the monotonic clock of its processes. */
+function clockOffsetMs(): number {
+  try {
+    const line = /^monotonic\s+(-?\d+)\s+(-?\d+)/m.exec(readFileSync('/proc/self/timens_offsets', 'latin1'))
+    return line === null ? 0 : Number(line[1]) * 1000 + Number(line[2]) / 1e6
+  } catch {
+    // A kernel without time namespaces.
+    return 0
+  }
+}
+
+function exists(pid: number): boolean {
+  try {
+    return process.kill(pid, 0)
+  } catch (error) {
+    // Another user's process, which we may not signal, is there all the same.
+    return (error as NodeJS.ErrnoException).code !== 'ESRCH'
+  }
+}
+
+function statOf(pid: number): { readonly started: string; readonly hasEnded: boolean } | undefined {
+  try {
+    const text = readFileSync(`/proc/${pid}/stat`, 'latin1')
+    // The name stands in parentheses and may itself contain some. The state follows it; the start time is 19 fields on.
+    const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
+    // A zombie runs no more; its parent has just not asked yet how it ended.
+    return { started: fields[19]!, hasEnded: fields[0] === 'Z' || fields[0] === 'X' }
+  } catch {
+    return undefined
+  }
+}
+
+function linkOr(path: string): string {
+  try {
+    return readlinkSync(path)
+  } catch {
+    return ''
+  }
+}
