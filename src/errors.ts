@@ -77,6 +77,39 @@ export class StaleTokenError extends RingfenceError {
   }
 }
 
+/** A store has a token of another engine for this resource: numbers of different engines can't be compared. */
+export class ForeignTokenError extends RingfenceError {
+  readonly code = 'FOREIGN_TOKEN'
+  readonly token: bigint
+  /** The engine that granted the token. */
+  readonly engine: string
+  /** The engine whose tokens the store has taken so far. */
+  readonly seenEngine: string
+
+  constructor(resources: readonly string[], token: bigint, engine: string, seenEngine: string) {
+    super(
+      `token ${token} of ${named(resources)} is of the engine '${engine}', but the store has tokens of '${seenEngine}', ` +
+        'which count differently; when no holder of the old engine is left, adopt() the new one',
+      resources,
+    )
+    this.token = token
+    this.engine = engine
+    this.seenEngine = seenEngine
+  }
+}
+
+/** A guard could not do what was asked, for another reason than the token. */
+export class GuardError extends RingfenceError {
+  readonly code = 'GUARD'
+  /** False when trying again can't help. */
+  readonly transient: boolean
+
+  constructor(message: string, resources: readonly string[], options: { cause?: unknown; transient?: boolean } = {}) {
+    super(message, resources, options.cause)
+    this.transient = options.transient ?? true
+  }
+}
+
 /** The engine could not do what was asked; whether it took effect may be unknown. */
 export class EngineError extends RingfenceError {
   readonly code: 'ENGINE' | 'QUORUM' = 'ENGINE'

@@ -49,7 +49,7 @@ export type Observer = (event: LockEvent) => void
  * any other callback, instead of a rejected acquire. Call sites check for an observer first, so that nobody pays for
  * events that nobody reads.
  */
-export function tell(observer: Observer, event: LockEvent): void {
+export function tell<Event>(observer: (event: Event) => void, event: Event): void {
   try {
     observer(event)
   } catch (error) {

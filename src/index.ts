@@ -10,6 +10,8 @@ export type { Clock, Timer } from './clock.ts'
 export type { Random } from './random.ts'
 export {
   EngineError,
+  ForeignTokenError,
+  GuardError,
   HeldError,
   LeaseLostError,
   QuorumError,

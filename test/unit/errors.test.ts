@@ -2,6 +2,8 @@ import { describe, expect, test } from 'vitest'
 import * as api from '../../src/index.ts'
 import {
   EngineError,
+  ForeignTokenError,
+  GuardError,
   HeldError,
   LeaseLostError,
   QuorumError,
@@ -19,6 +21,13 @@ describe('every error', () => {
     [new WaitTimeoutError(['a'], 500, 'x@host:1'), 'WAIT_TIMEOUT', "waited 500 ms for 'a', held by x@host:1"],
     [new WaitTimeoutError(['a'], 500), 'WAIT_TIMEOUT', "waited 500 ms for 'a'"],
     [new StaleTokenError(['a'], 3n, 5n), 'STALE_TOKEN', "token 3 of 'a' is stale: 5 was seen"],
+    [
+      new ForeignTokenError(['a'], 3n, 'etcd:', 'redis:'),
+      'FOREIGN_TOKEN',
+      "token 3 of 'a' is of the engine 'etcd:', but the store has tokens of 'redis:', which count differently; when no " +
+        'holder of the old engine is left, adopt() the new one',
+    ],
+    [new GuardError('no answer', ['a']), 'GUARD', 'no answer'],
     [new EngineError('no answer', ['a']), 'ENGINE', 'no answer'],
     [
       new QuorumError(['a'], { quorum: 2, size: 3, nodes: [{ node: 'one:6379', cause }] }),
@@ -49,6 +58,8 @@ describe('every error', () => {
   test('is exported by the package', () => {
     expect(api).toMatchObject({
       EngineError,
+      ForeignTokenError,
+      GuardError,
       HeldError,
       LeaseLostError,
       QuorumError,

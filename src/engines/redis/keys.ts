@@ -33,7 +33,7 @@ export function resourceOfFence(prefix: string, fence: string): string | undefin
  * tag; one that has a tag keeps it; one with a stray closing brace can't become a tag, so it gets a numbered tag that
  * happens to hash alike. The first character tells the three apart.
  */
-function slotMate(lock: string): string {
+export function slotMate(lock: string): string {
   if (hashTag(lock) !== undefined) return `:${lock}`
   if (!lock.includes('}')) return `{${lock}}`
   return `#{${tagForSlot(slotOf(lock))}}:${lock}`

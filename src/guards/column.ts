@@ -1,0 +1,100 @@
+import { optionsOrThrow } from '../arguments.ts'
+import { shown } from '../duration.ts'
+import { givingWay, passes, type Fenced, type Post } from './guard.ts'
+import { fenceOf, rowCount, rowsOf } from './rows.ts'
+
+export interface ColumnOptions {
+  /** How many parameters of yours come before the fence's, where parameters have numbers (PostgreSQL). Default 0. */
+  after?: number
+  /** Default `fence_token`: a bigint, null until the first write. */
+  token?: string
+  /** Default `fence_engine`: text, null until the first write. */
+  engine?: string
+  /** An engine whose tokens give way to the lease's: what `adopt` does, for this statement. */
+  from?: string
+}
+
+/**
+ * The fence of one row in two columns of its own, checked and raised by the statement that writes the row. A first
+ * statement that sets nothing else is `enter` for that row.
+ *
+ *     const fence = guard.column(lease, { after: 2 })
+ *     const result = await pool.query(
+ *       `UPDATE item SET quantity = $1, ${fence.set} WHERE id = $2 AND ${fence.where}`, [5, 42, ...fence.params])
+ *     await fence.check(result, () => pool.query(`SELECT ${fence.select} FROM item WHERE id = $1`, [42]))
+ */
+export interface ColumnFence {
+  /** For SET: raises the fence. */
+  readonly set: string
+  /** For WHERE: true unless the row has seen a newer token, or one of another engine. */
+  readonly where: string
+  /** What `set` and `where` refer to, where parameters have numbers. */
+  readonly params: readonly string[]
+  /** The same where they are told by their place (`?`): first those of `set`, … */
+  readonly setParams: readonly string[]
+  /** … then, after your own between them, those of `where`. */
+  readonly whereParams: readonly string[]
+  /** For SELECT: the fence of a row, as `check` reads it. */
+  readonly select: string
+  /**
+   * Reads the row count, and gives it. If nothing was written, `look` selects the fence of the same row: one that does not
+   * let the lease pass rejects; no row, or one that your own conditions left out, gives 0.
+   */
+  check(result: unknown, look: () => Promise<unknown>): Promise<number>
+}
+
+/** How a database writes what the predicate is made of. */
+export interface ColumnSyntax {
+  readonly quote: (name: string) => string
+  /** The nth parameter of a statement, counted from 1. */
+  readonly placeholder: (n: number) => string
+  /** A token given as text, as a number of 64 bits. */
+  readonly tokenOf: (placeholder: string) => string
+  /** A number of 64 bits as text: no driver must round it. */
+  readonly textOf: (column: string) => string
+  /** Byte for byte, whatever the column's collation. */
+  readonly isSame: (column: string, placeholder: string) => string
+}
+
+export function columnFence(lease: Fenced, options: ColumnOptions, syntax: ColumnSyntax, post: Post): ColumnFence {
+  optionsOrThrow(options, ['after', 'token', 'engine', 'from'])
+  const { after = 0 } = options
+  const from = options.from === undefined ? undefined : givingWay(options.from, lease)
+  if (!Number.isInteger(after) || after < 0) {
+    throw new RangeError(`after: expected a whole number from 0 on, got ${shown(after)}`)
+  }
+  const token = syntax.quote(columnName(options.token ?? 'fence_token', 'token'))
+  const engine = syntax.quote(columnName(options.engine ?? 'fence_engine', 'engine'))
+  const [tokenParam, engineParam, fromParam] = [1, 2, 3].map((n) => syntax.placeholder(after + n)) as [
+    string,
+    string,
+    string,
+  ]
+  const given = [String(lease.token), lease.engine]
+  const adopted = from === undefined ? [] : [from]
+  const newer = `${token} <= ${syntax.tokenOf(tokenParam)} AND ${syntax.isSame(engine, engineParam)}`
+  const givesWay = from === undefined ? '' : ` OR ${syntax.isSame(engine, fromParam)}`
+  return {
+    set: `${token} = ${syntax.tokenOf(tokenParam)}, ${engine} = ${engineParam}`,
+    where: `(${token} IS NULL OR (${newer})${givesWay})`,
+    params: [...given, ...adopted],
+    setParams: given,
+    whereParams: [...given, ...adopted],
+    select: `${syntax.textOf(token)} AS token, ${engine} AS engine`,
+    async check(result, look) {
+      const count = rowCount(result)
+      if (count > 0) return count
+      if (typeof look !== 'function') throw new TypeError(`look: expected a function, got ${shown(look)}`)
+      const [row] = rowsOf(await look())
+      if (row === undefined || row['token'] === null) return 0
+      const seen = fenceOf(row)
+      if (passes(lease, seen, from)) return 0
+      throw post.refusal(lease, lease.resources[0]!, seen)
+    },
+  }
+}
+
+function columnName(name: unknown, option: string): string {
+  if (typeof name === 'string' && /^[a-z_][\w$]*$/i.test(name)) return name
+  throw new TypeError(`${option}: expected the name of a column, got ${shown(name)}`)
+}

@@ -1,0 +1,187 @@
+import { createHash } from 'node:crypto'
+import { optionsOrThrow } from '../arguments.ts'
+import { durationMs, shown, type Duration } from '../duration.ts'
+import type { RedisClient } from '../engines/redis/client.ts'
+import { recognise } from '../engines/redis/drivers/recognise.ts'
+import { isNoScript } from '../engines/redis/drivers/server-errors.ts'
+import { slotMate } from '../engines/redis/keys.ts'
+import { slotOf } from '../engines/redis/slot.ts'
+import { fencedOrThrow, givingWay, Post, type Fenced, type Guard, type GuardOptions } from './guard.ts'
+
+export interface RedisGuardOptions extends GuardOptions {
+  /** Stands before the resource in the key of its fence. Default `ringfence:guard:`. */
+  prefix?: string
+}
+
+export interface SetOptions {
+  /** The value is forgotten after this time. Default: never. */
+  ttl?: Duration
+}
+
+export interface ScriptInput {
+  readonly keys?: readonly string[]
+  readonly args?: readonly string[]
+}
+
+/**
+ * Everything is one script: the fences of the lease are checked and raised, and the keys written, in one step. On a Cluster
+ * they must share a hash slot: a fence has that of its resource, so the keys of `account:7` are called `{account:7}:…`.
+ */
+export interface RedisGuard extends Guard {
+  set(lease: Fenced, key: string, value: string, options?: SetOptions): Promise<void>
+  /** How many of the keys there were. */
+  delete(lease: Fenced, ...keys: string[]): Promise<number>
+  /**
+   * Runs a script of yours behind the check, with `KEYS` and `ARGV` as it knows them. What a script has written before it
+   * fails stays written, as ever.
+   */
+  run(lease: Fenced, script: string, input?: ScriptInput): Promise<unknown>
+}
+
+/** A guard for Redis and Valkey. Takes what the Redis engine takes: a client, a Sentinel group or a Cluster. */
+export function redisGuard(client: unknown, options: RedisGuardOptions = {}): RedisGuard {
+  return new RedisStoreGuard(client, options)
+}
+
+const DEFAULT_PREFIX = 'ringfence:guard:'
+
+class RedisStoreGuard implements RedisGuard {
+  readonly #client: RedisClient
+  readonly #prefix: string
+  readonly #post: Post
+
+  constructor(client: unknown, options: RedisGuardOptions) {
+    this.#post = new Post('redis', options, ['prefix'])
+    const { prefix = DEFAULT_PREFIX } = options
+    if (typeof prefix !== 'string' || /[{}]/.test(prefix)) {
+      throw new TypeError(`prefix: expected a string without braces, got ${shown(prefix)}`)
+    }
+    this.#prefix = prefix
+    this.#client = usable(client)
+  }
+
+  get rejections(): number {
+    return this.#post.rejections
+  }
+
+  async enter(lease: Fenced): Promise<void> {
+    await this.#run(fencedOrThrow(lease), NOTHING)
+  }
+
+  async adopt(lease: Fenced, from: string): Promise<void> {
+    const fenced = fencedOrThrow(lease)
+    await this.#run(fenced, NOTHING, {}, givingWay(from, fenced))
+  }
+
+  async set(lease: Fenced, key: string, value: string, options: SetOptions = {}): Promise<void> {
+    optionsOrThrow(options, ['ttl'])
+    const { ttl } = options
+    if (typeof value !== 'string') throw new TypeError(`value: expected a string, got ${shown(value)}`)
+    const args = ttl === undefined ? [value] : [value, 'px', String(durationMs(ttl, 'ttl', { minMs: 1 }))]
+    await this.#run(fencedOrThrow(lease), SET, { keys: stringsOrThrow([key], 'key'), args })
+  }
+
+  async delete(lease: Fenced, ...keys: string[]): Promise<number> {
+    if (keys.length === 0) throw new TypeError('keys: expected at least one')
+    return Number(await this.#run(fencedOrThrow(lease), DELETE, { keys: stringsOrThrow(keys, 'keys') }))
+  }
+
+  async run(lease: Fenced, script: string, input: ScriptInput = {}): Promise<unknown> {
+    if (typeof script !== 'string' || script.startsWith('#!')) {
+      throw new TypeError(`script: expected the text of a Lua script without a first line of #!, got ${shown(script)}`)
+    }
+    optionsOrThrow(input, ['keys', 'args'])
+    const [keys, args] = [stringsOrThrow(input.keys ?? [], 'keys'), stringsOrThrow(input.args ?? [], 'args')]
+    return this.#run(fencedOrThrow(lease), script, { keys, args })
+  }
+
+  async #run(lease: Fenced, script: string, input: ScriptInput = {}, from = ''): Promise<unknown> {
+    const { resources, token, engine } = lease
+    const { keys = [], args = [] } = input
+    const allKeys = [...resources.map((resource) => this.#prefix + slotMate(resource)), ...keys]
+    if (this.#client.cluster) assertOneSlot(allKeys, lease)
+    const rest = [String(allKeys.length), ...allKeys, String(resources.length), String(token), engine, from, ...args]
+    const reply = await this.#post.answered(resources, this.#evaluate(guarded(script), rest, allKeys[0]!))
+    const [verdict, ...answer] = Array.isArray(reply) ? reply : [reply]
+    if (verdict === 'done') return answer[0] ?? null
+    const [index, seen, whose] = answer
+    throw this.#post.refusal(lease, resources[Number(index) - 1]!, {
+      token: BigInt(String(seen)),
+      engine: String(whose),
+    })
+  }
+
+  async #evaluate(script: string, rest: readonly string[], key: string): Promise<unknown> {
+    const sha = createHash('sha1').update(script).digest('hex')
+    try {
+      return await this.#client.run(['EVALSHA', sha, ...rest], key)
+    } catch (error) {
+      if (!isNoScript(error)) throw error
+      return this.#client.run(['EVAL', script, ...rest], key)
+    }
+  }
+}
+
+const NOTHING = ''
+const SET = `return redis.call('set', KEYS[1], unpack(ARGV))`
+const DELETE = `return redis.call('del', unpack(KEYS))`
+
+/**
+ * KEYS: the fences, then the script's own. ARGV: how many fences, token, engine, the engine that gives way or '', then the
+ * script's own. A fence is '<token> <engine>'. Tokens are compared as text, the longer one first: as numbers Lua would
+ * round them above 2^53. On one line, so that line numbers in errors are those of the script behind it.
+ */
+const CHECK = `
+local n, token, engine, from = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
+for i = 1, n do
+  local fence = redis.call('get', KEYS[i])
+  if fence then
+    local seen, whose = string.match(fence, '^(%d+) (.+)$')
+    if not seen then return redis.error_reply('ERR ' .. KEYS[i] .. ' is not a fence') end
+    local newer = #seen > #token or (#seen == #token and seen > token)
+    if whose == engine and newer or whose ~= engine and whose ~= from then return {'refused', i, seen, whose} end
+  end
+end
+for i = 1, n do redis.call('set', KEYS[i], token .. ' ' .. engine) end
+local keys, args = {}, {}
+for i = n + 1, #KEYS do keys[i - n] = KEYS[i] end
+for i = 5, #ARGV do args[i - 4] = ARGV[i] end`
+  .trim()
+  .replace(/\s*\n\s*/g, ' ')
+
+function guarded(script: string): string {
+  return `${CHECK} local result = (function(KEYS, ARGV) ${script}
+end)(keys, args)
+if type(result) == 'table' and result.err then return result end
+return {'done', result}`
+}
+
+function usable(value: unknown): RedisClient {
+  const client = recogniseOrThrow(value)
+  const why = client.unusable()
+  if (why === undefined) return client
+  throw new TypeError(`client: expected a client that can be used, but ${client.label}: ${why}`)
+}
+
+function recogniseOrThrow(value: unknown): RedisClient {
+  try {
+    return recognise(value)
+  } catch (error) {
+    throw error instanceof TypeError ? new TypeError(`client: ${error.message}`) : error
+  }
+}
+
+function stringsOrThrow(values: readonly string[], name: string): readonly string[] {
+  if (Array.isArray(values) && values.every((value) => typeof value === 'string')) return values
+  throw new TypeError(`${name}: expected strings, got ${shown(values)}`)
+}
+
+function assertOneSlot(keys: readonly string[], { resources }: Fenced): void {
+  if (new Set(keys.map(slotOf)).size === 1) return
+  const first = resources[0]!
+  const example =
+    resources.length > 1 ? "resources '{bank}:1' and '{bank}:2' and a key '{bank}:log'" : `a key '{${first}}:value'`
+  throw new RangeError(
+    `keys: on a Redis Cluster a fence and what it protects must share a hash slot; '${first}' goes with ${example}`,
+  )
+}
