@@ -22,6 +22,7 @@ export async function examine(patient: Patient): Promise<readonly Finding[]> {
   const { path, machine } = patient
   try {
     const database = await patient.open()
+    const whole = integrity(database)
     return [
       {
         id: 'file/open',
@@ -29,14 +30,15 @@ export async function examine(patient: Patient): Promise<readonly Finding[]> {
         found: `${path} can be read and written, by ${database.library}`,
         meaning: 'leases can be granted',
       },
-      integrity(database),
+      whole,
       fileSystem(statfsSync(path).type),
       space(freeBytes(path)),
       permissions(path),
       processes(machine()),
       bootOf(machine()),
       wakeUps(database.logPath),
-      await speed(patient),
+      // Writing to a damaged file could only make it worse.
+      ...(whole.severity === 'ok' ? [await speed(patient)] : []),
     ]
   } catch (error) {
     const { message } = explained(error, path)

@@ -15,10 +15,11 @@ import type {
 } from '../../engine.ts'
 import { EngineError } from '../../errors.ts'
 import { systemRandom } from '../../random.ts'
+import { NotReserved } from './counter.ts'
 import { Displaced, openDatabase, type Database } from './database.ts'
 import { explained, isBusy } from './failures.ts'
 import { examine } from './doctor.ts'
-import { Ledger, NotReserved, type Verdict } from './ledger.ts'
+import { Ledger, type Verdict } from './ledger.ts'
 import { Line } from './line.ts'
 import type { Machine } from './machine.ts'
 
@@ -131,7 +132,7 @@ export class FileEngine implements Engine {
       clock,
       machine,
       open: async () => (await this.#write(about, MAKE, ({ database }) => database))!,
-      writeToDisk: () => this.#retried(about, MAKE, ({ database, ledger }) => database.durably(() => ledger.touch())),
+      writeToDisk: () => this.#retried(about, MAKE, ({ database, ledger }) => database.durably(() => ledger.reserve())),
     })
   }
 
@@ -195,12 +196,13 @@ export class FileEngine implements Engine {
   }
 
   #transaction<T>({ database, ledger }: Opened, work: () => T): T {
-    try {
-      return database.transaction(work)
-    } catch (error) {
-      if (!(error instanceof NotReserved)) throw error
-      database.durably(() => ledger.reserve())
-      return database.transaction(work)
+    for (;;) {
+      try {
+        return database.transaction(work)
+      } catch (error) {
+        if (!(error instanceof NotReserved)) throw error
+        database.durably(() => ledger.reserve())
+      }
     }
   }
 

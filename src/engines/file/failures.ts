@@ -57,6 +57,7 @@ function explanation(error: unknown, path: string): { readonly text: string; rea
     case 'EROFS':
       return { text: `can't be opened for writing: ${obstacle(path) ?? message}`, transient: false }
     case 'ENOTDIR':
+    case 'EEXIST':
     case 'EISDIR':
     case 'ENAMETOOLONG':
     case 'ELOOP':

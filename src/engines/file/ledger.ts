@@ -1,26 +1,9 @@
 import type { MachineClock } from '../../clock.ts'
 import type { LeaseInfo, LeaseRef, LeaseRequest } from '../../engine.ts'
+import { Counter } from './counter.ts'
 import type { Database } from './database.ts'
+import { Judge, type LeaseRow, type TicketRow } from './judge.ts'
 import type { Machine } from './machine.ts'
-
-interface LeaseRow {
-  readonly resource: string
-  readonly owner: string
-  readonly token: number
-  readonly boot: string
-  readonly since_ms: number
-  readonly renewed_ms: number
-  readonly until_ms: number
-  readonly process: string | null
-}
-
-interface TicketRow {
-  readonly number: number
-  readonly boot: string
-  readonly entered_ms: number
-  readonly called_ms: number | null
-  readonly process: string | null
-}
 
 type About = Pick<LeaseRef, 'resources' | 'owner' | 'ttlMs'>
 
@@ -38,32 +21,26 @@ export type Verdict =
   | { readonly kind: 'granted'; readonly token: number }
   | { readonly kind: 'blocked'; readonly by: Blocker }
 
-/** The counter may not go on before it has been raised on the disk; see `reserve`. */
-export class NotReserved extends Error {}
-
 /**
  * So long may the first in line leave a free resource alone before it loses its place: it may be stopped, or have died
  * where we can't see it. Far longer than a wake-up takes, short for those behind it.
  */
 const TURN_MS = 1000
-/** Tokens are reserved by the hour (of microseconds, as they follow the wall clock): one write to the disk an hour. */
-const RESERVE = 3600 * 1e6
-/** A wall clock beyond this, in the year 2112, is wrong; tokens must stay exact as a JavaScript number. */
-const LAST_WALL_TOKEN = 2 ** 52
 
 /** What stands in the file, and what may be done with it. Everything here is called within a transaction. */
 export class Ledger {
   readonly #database: Database
   readonly #machine: Machine
-  readonly #clock: MachineClock
-
+  readonly #counter: Counter
+  readonly #judge: Judge
   /** The process that a lease ends with. */
   readonly #holder: string | null
 
   constructor(database: Database, machine: Machine, clock: MachineClock, options: { endsWithProcess: boolean }) {
     this.#database = database
     this.#machine = machine
-    this.#clock = clock
+    this.#counter = new Counter(database, machine, clock)
+    this.#judge = new Judge(machine, clock)
     this.#holder = options.endsWithProcess ? machine.self : null
   }
 
@@ -74,9 +51,7 @@ export class Ledger {
     const { resources, owner } = request
     const lease = this.#blockingLease(resources, owner)
     if (lease !== undefined) return this.#blockedBy(lease)
-    const ticket = this.#blockingTicket(resources, Infinity)
-    if (ticket === undefined) return this.#grant(request)
-    return { kind: 'blocked', by: { ...ticketBlocker(ticket), remainingMs: this.#hurry(ticket) } }
+    return this.#blockedInQueue(resources, Number.MAX_SAFE_INTEGER) ?? this.#grant(request)
   }
 
   /** The same for one who queues: takes a ticket first, if it has none (any more), and waits only for earlier ones. */
@@ -85,10 +60,8 @@ export class Ledger {
     if (own !== undefined) return own
     const { resources, owner } = request
     const number = this.#ticketOf(owner) ?? this.#enter(resources, owner)
-    const ticket = this.#blockingTicket(resources, number)
-    if (ticket !== undefined) {
-      return { kind: 'blocked', by: { ...ticketBlocker(ticket), remainingMs: this.#hurry(ticket) } }
-    }
+    const queued = this.#blockedInQueue(resources, number)
+    if (queued !== undefined) return queued
     const lease = this.#blockingLease(resources, owner)
     if (lease !== undefined) return this.#blockedBy(lease)
     this.#drop(number)
@@ -111,7 +84,7 @@ export class Ledger {
   /** False if it is not, or no longer, the owner's. */
   extend({ resources, owner, ttlMs }: About, process: string | null = this.#holder): boolean {
     if (!this.#isHeldBy(resources, owner)) return false
-    const now = this.nowMs()
+    const now = this.#judge.nowMs()
     for (const resource of resources) {
       this.#sql('UPDATE lease SET renewed_ms = ?, until_ms = ?, boot = ?, process = ? WHERE resource = ?').run(
         now,
@@ -142,9 +115,9 @@ export class Ledger {
       resource === undefined
         ? (this.#sql('SELECT * FROM lease ORDER BY resource').all() as unknown as LeaseRow[])
         : [this.#leaseOn(resource)].filter((row) => row !== undefined)
-    const now = this.nowMs()
+    const now = this.#judge.nowMs()
     return rows
-      .filter((row) => !this.#isOver(row))
+      .filter((row) => !this.#judge.isOver(row))
       .map((row) => ({
         resource: row.resource,
         owner: row.owner,
@@ -155,28 +128,25 @@ export class Ledger {
       }))
   }
 
-  /**
-   * Raises what may be given out, and with a new boot, what counts as given out: after a loss of power the file may be as
-   * it was at the last reservation, and every token up to that number may have been seen. Must be written durably.
-   */
+  /** What `NotReserved` asks for. Must be written durably. */
   reserve(): void {
-    this.#sql(
-      `UPDATE counter SET token = iif(boot = ?1, token, max(token, reserved)), reserved = max(reserved, ?2) + ?3, boot = ?1`,
-    ).run(this.#machine.boot, this.#wallToken(), RESERVE)
+    this.#counter.reserve()
+    this.#sweep()
   }
 
-  /** Writes without changing anything. */
-  touch(): void {
-    this.#sql('UPDATE counter SET token = token').run()
-  }
-
-  nowMs(): number {
-    return this.#clock.machineMs() - this.#machine.offsetMs
+  /** What is over is removed by the next one who wants it. What nobody wants any more would stay for ever. */
+  #sweep(): void {
+    for (const row of this.#sql('SELECT * FROM lease').all() as unknown as readonly LeaseRow[]) {
+      if (this.#judge.isOver(row)) this.#sql('DELETE FROM lease WHERE resource = ?').run(row.resource)
+    }
+    for (const row of this.#sql('SELECT * FROM ticket').all() as unknown as readonly TicketRow[]) {
+      if (this.#judge.hasLeft(row)) this.#drop(row.number)
+    }
   }
 
   #grant({ resources, owner, ttlMs }: LeaseRequest): Verdict {
-    const token = this.#nextToken()
-    const now = this.nowMs()
+    const token = this.#counter.next()
+    const now = this.#judge.nowMs()
     const { boot } = this.#machine
     for (const resource of resources) {
       this.#sql('INSERT INTO lease VALUES (?, ?, ?, ?, ?, ?, ?, ?)').run(
@@ -193,24 +163,6 @@ export class Ledger {
     return { kind: 'granted', token }
   }
 
-  /**
-   * One counter for the whole file, so that nothing needs to be kept of a resource that is free. It follows the wall clock
-   * too, where that is ahead: if the file is removed or an old copy is put in its place, tokens go on all the same.
-   */
-  #nextToken(): number {
-    const row = this.#sql('SELECT * FROM counter').get()
-    if (row === undefined) throw new Error('the counter is gone from the file')
-    const token = Math.max(Number(row['token']) + 1, this.#wallToken())
-    if (row['boot'] !== this.#machine.boot || token > Number(row['reserved'])) throw new NotReserved()
-    this.#sql('UPDATE counter SET token = ?').run(token)
-    return token
-  }
-
-  #wallToken(): number {
-    const token = Math.floor(this.#clock.wallMs() * 1000)
-    return token > LAST_WALL_TOKEN ? 0 : token
-  }
-
   /** An acquire that is sent twice is granted once. Its time counts from the second. */
   #again(request: LeaseRequest): Verdict | undefined {
     const row = this.#leaseOn(request.resources[0]!)
@@ -221,7 +173,7 @@ export class Ledger {
   #isHeldBy(resources: readonly string[], owner: string): boolean {
     return resources.every((resource) => {
       const row = this.#leaseOn(resource)
-      return row?.owner === owner && !this.#isOver(row)
+      return row?.owner === owner && !this.#judge.isOver(row)
     })
   }
 
@@ -232,10 +184,23 @@ export class Ledger {
       const row = this.#leaseOn(resource)
       if (row === undefined) continue
       // A part of a lease of our own, which is no lease, must not stay either.
-      if (row.owner === owner || this.#isOver(row)) this.#sql('DELETE FROM lease WHERE resource = ?').run(resource)
+      if (row.owner === owner || this.#judge.isOver(row))
+        this.#sql('DELETE FROM lease WHERE resource = ?').run(resource)
       else if (row.until_ms > (blocking?.until_ms ?? -Infinity)) blocking = row
     }
     return blocking
+  }
+
+  #blockedInQueue(resources: readonly string[], number: number): Verdict | undefined {
+    for (;;) {
+      const ticket = this.#blockingTicket(resources, number)
+      if (ticket === undefined) return undefined
+      const remainingMs = this.#hurry(ticket)
+      // Otherwise someone has just lost its place: it may have been the one.
+      if (remainingMs !== 0) {
+        return { kind: 'blocked', by: { kind: 'ticket', number: ticket.number, process: ticket.process, remainingMs } }
+      }
+    }
   }
 
   /** The last one before us in any of the lines; those who are gone lose their place. */
@@ -245,11 +210,10 @@ export class Ledger {
     )
     let nearest: TicketRow | undefined
     for (const resource of resources) {
-      const above = Math.min(before, Number.MAX_SAFE_INTEGER)
-      let row = sql.get(resource, above) as TicketRow | undefined
-      while (row !== undefined && this.#hasLeft(row)) {
+      let row = sql.get(resource, before) as TicketRow | undefined
+      while (row !== undefined && this.#judge.hasLeft(row)) {
         this.#drop(row.number)
-        row = sql.get(resource, above) as TicketRow | undefined
+        row = sql.get(resource, before) as TicketRow | undefined
       }
       if (row !== undefined && row.number > (nearest?.number ?? 0)) nearest = row
     }
@@ -258,11 +222,11 @@ export class Ledger {
 
   /**
    * Finds the one whom the owner of this ticket waits for in the end. If nothing but its own slowness keeps it from taking
-   * its turn, it is called, and after a while it loses its place. Answers when to look again.
+   * its turn, it is called, and after a while it loses its place. Answers when to look again, if that can be said.
    */
   #hurry(ticket: TicketRow): number | undefined {
     const front = this.#front(ticket)
-    const now = this.nowMs()
+    const now = this.#judge.nowMs()
     if (this.#blockingLease(this.#namesOf(front.number), '') !== undefined) return undefined
     if (front.called_ms === null) this.#sql('UPDATE ticket SET called_ms = ? WHERE number = ?').run(now, front.number)
     const leftMs = (front.called_ms ?? now) + TURN_MS - now
@@ -276,23 +240,24 @@ export class Ledger {
       'SELECT ticket.* FROM queue JOIN ticket USING (number) WHERE resource = ? AND number < ? ORDER BY number LIMIT 1',
     )
     let front = ticket
-    for (let names = this.#namesOf(front.number); ; names = this.#namesOf(front.number)) {
-      const before = front
-      for (const name of names) {
+    for (let moved = true; moved;) {
+      moved = false
+      for (const name of this.#namesOf(front.number)) {
         const row = sql.get(name, front.number) as TicketRow | undefined
         if (row === undefined) continue
-        if (this.#hasLeft(row)) this.#drop(row.number)
+        moved = true
+        if (this.#judge.hasLeft(row)) this.#drop(row.number)
         else front = row
       }
-      if (front === before) return front
     }
+    return front
   }
 
   #blockedBy(row: LeaseRow): Verdict {
     const { resource, token, owner, process } = row
     return {
       kind: 'blocked',
-      by: { kind: 'lease', resource, token, owner, process, remainingMs: row.until_ms - this.nowMs() },
+      by: { kind: 'lease', resource, token, owner, process, remainingMs: row.until_ms - this.#judge.nowMs() },
     }
   }
 
@@ -301,7 +266,7 @@ export class Ledger {
     this.#sql('INSERT INTO ticket (owner, boot, entered_ms, process) VALUES (?, ?, ?, ?)').run(
       owner,
       boot,
-      this.nowMs(),
+      this.#judge.nowMs(),
       self,
     )
     const number = this.#ticketOf(owner)!
@@ -312,24 +277,6 @@ export class Ledger {
   #drop(number: number): void {
     this.#sql('DELETE FROM ticket WHERE number = ?').run(number)
     this.#sql('DELETE FROM queue WHERE number = ?').run(number)
-  }
-
-  #isOver({ boot, renewed_ms, until_ms, process }: LeaseRow): boolean {
-    return this.nowMs() >= until_ms || this.#isOfEarlierBoot(boot, renewed_ms) || this.#isGone(process)
-  }
-
-  #hasLeft({ boot, entered_ms, process }: TicketRow): boolean {
-    return this.#isOfEarlierBoot(boot, entered_ms) || this.#isGone(process)
-  }
-
-  /** Where a boot is not known, a time that is still to come tells it: the clock starts again with each boot. */
-  #isOfEarlierBoot(boot: string, writtenMs: number): boolean {
-    if (boot !== '' && this.#machine.boot !== '') return boot !== this.#machine.boot
-    return writtenMs > this.nowMs()
-  }
-
-  #isGone(process: string | null): boolean {
-    return process !== null && this.#machine.isGone(process)
   }
 
   #leaseOn(resource: string): LeaseRow | undefined {
@@ -349,8 +296,4 @@ export class Ledger {
   #sql(text: string): ReturnType<Database['statement']> {
     return this.#database.statement(text)
   }
-}
-
-function ticketBlocker({ number, process }: TicketRow): Omit<Extract<Blocker, { kind: 'ticket' }>, 'remainingMs'> {
-  return { kind: 'ticket', number, process }
 }

@@ -47,7 +47,7 @@ async function load(): Promise<Library> {
  * is experimental, on stderr. That is for us to know; a command that cron runs would send a mail about it every time.
  */
 function builtInLibrary(): { readonly DatabaseSync: unknown } | undefined {
-  const { emitWarning } = process
+  const emitWarning = Reflect.get(process, 'emitWarning') as (...warning: readonly unknown[]) => void
   process.emitWarning = (...warning: readonly unknown[]) => {
     if (!String(warning[0]).startsWith('SQLite is an experimental feature'))
       Reflect.apply(emitWarning, process, warning)

@@ -2,6 +2,8 @@ import { copyFileSync, renameSync, rmSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { machineClock, type MachineClock } from '../../../src/clock.ts'
 import { FileEngine } from '../../../src/engines/file/engine.ts'
+import { file } from '../../../src/engines/file/index.ts'
+import { loadLibrary } from '../../../src/engines/file/library.ts'
 import { thisMachine, type Machine } from '../../../src/engines/file/machine.ts'
 import { leases, Place } from './setup.ts'
 
@@ -112,4 +114,24 @@ describe('tokens', () => {
     }
     await engine.close()
   })
+})
+
+test('what nobody wants any more does not stay in the file for ever', async () => {
+  await using place = new Place()
+  const killed = await place.puppet()
+  for (let i = 0; i < 20; i++) await killed.call('acquire', { resource: `job ${i}` })
+  const waiter = await place.puppet()
+  const waiting = waiter.call('acquire', { resource: 'job 0' })
+  waiting.catch(() => undefined)
+  await expect.poll(async () => (await leases(file(place.path), 'job 0'))[0]?.waiters).toBe(1)
+  await waiter.worker.kill()
+  await killed.worker.kill()
+  const engine = engineOf(place.path, {}, { wallMs: () => Date.now() + 2 * 3_600_000 })
+  await granted(engine, 'one', 'another job')
+  const { connect } = await loadLibrary()
+  const connection = connect(place.path)
+  const rows = connection.prepare('SELECT resource FROM lease UNION ALL SELECT resource FROM queue').all()
+  expect(rows.map(({ resource }) => resource)).toEqual(['another job'])
+  connection.close()
+  await engine.close()
 })

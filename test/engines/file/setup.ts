@@ -93,5 +93,8 @@ export const AS_NOBODY =
   process.getuid!() === 0 ? ['setpriv', '--reuid', '65534', '--regid', '65534', '--clear-groups', '--'] : []
 
 /** Containers need rights that a machine may not give; then their tests are skipped. */
-export const hasNamespaces =
-  spawnSync('unshare', ['--map-root-user', '--mount', '--pid', '--time', '--fork', 'true']).status === 0
+export const hasNamespaces = runs(unshared('--mount', '--pid', '--time', '--fork', 'true'))
+
+function runs([program, ...args]: readonly string[]): boolean {
+  return spawnSync(program!, args).status === 0
+}

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, renameSync } from 'node:fs'
+import { readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import type { Finding } from '../../../src/engine.ts'
 import { file } from '../../../src/engines/file/index.ts'
@@ -68,6 +68,7 @@ test.skipIf(!hasEngine('node'))(
 test('24 processes are killed at any moment: never two inside, tokens grow, the file stays whole', async () => {
   await using place = new Place()
   const log = `${place.folder}/log`
+  writeFileSync(log, '')
   const args = ['file', '60000', log]
   const startOne = (): Worker<Message> => place.worker('endless.mjs', { args })
   const workers = Array.from({ length: 4 }, startOne)
