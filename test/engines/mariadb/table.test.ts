@@ -1,0 +1,197 @@
+import { createPool as createCallbackPool } from 'mariadb/callback'
+import { createConnection, createPool, type Pool } from 'mysql2/promise'
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import type { Engine } from '../../../src/engine.ts'
+import { mariadb, mariadbSchema, type MariadbOptions } from '../../../src/engines/mariadb/index.ts'
+import { createLocks } from '../../../src/locks.ts'
+import { startProxy } from '../../support/faults/proxy.ts'
+import { startMariadb, type MariadbServer } from '../../support/servers/mariadb.ts'
+import { until } from '../../support/until.ts'
+import { grant, leasesOf, request } from '../sql/requests.ts'
+import { addressOf } from './clients.ts'
+
+let server: MariadbServer
+const opened: (() => Promise<unknown>)[] = []
+
+beforeAll(async () => {
+  server = await startMariadb()
+})
+
+afterAll(() => server.stop())
+
+afterEach(async () => {
+  for (const close of opened.splice(0)) await close()
+  await server.sql('DROP TABLE IF EXISTS ringfence_leases')
+})
+
+function openPool(some: { user?: string; port?: number } = {}): Pool {
+  const pool = createPool({ ...addressOf(server), connectionLimit: 4, ...some })
+  opened.push(() => pool.end())
+  return pool
+}
+
+function open(options: MariadbOptions = {}, pool = openPool()): Engine {
+  const engine = mariadb(pool, options)
+  opened.unshift(() => engine.close())
+  return engine
+}
+
+test('the table is created by the first attempt, and by many first attempts at once', async () => {
+  const engines = Array.from({ length: 10 }, () => open())
+  const outcomes = await Promise.all(engines.map((engine) => engine.acquire(request())))
+  expect(outcomes.map(({ kind }) => kind)).toEqual(engines.map(() => 'granted'))
+})
+
+test('init says what it did; looking and releasing create nothing', async () => {
+  const engine = open()
+  const lease = { ...request(), token: 1n }
+  expect(await engine.extend([lease])).toEqual([{ kind: 'lost' }])
+  expect(await engine.release(lease)).toEqual({ ours: false, awaited: 0 })
+  expect(await leasesOf(engine)).toEqual([])
+  expect(await engine.init!()).toEqual([`created the table:\n${mariadbSchema()}`])
+  expect(await engine.init!()).toEqual(['the table is there'])
+})
+
+test('an account that may not create tables is told the statement, and not to try again', async () => {
+  await server.sql('CREATE TABLE nothing (a int); CREATE USER guest; GRANT SELECT ON ringfence.nothing TO guest')
+  const engine = open({}, openPool({ user: 'guest' }))
+  const message = expect.stringContaining(mariadbSchema()) as string
+  await expect(engine.acquire(request())).rejects.toMatchObject({ transient: false })
+  await expect(engine.init!()).rejects.toMatchObject({ code: 'ENGINE', transient: false, message })
+  await server.sql(`${mariadbSchema()} GRANT SELECT, INSERT, UPDATE ON ringfence.ringfence_leases TO guest`)
+  const lease = await grant(engine)
+  expect(await engine.release(lease)).toMatchObject({ ours: true })
+  await server.sql('DROP USER guest')
+})
+
+test('tokens are numbers of 63 bits to the last digit, and go on growing when rows were lost', async () => {
+  const engine = open()
+  const lease = await grant(engine)
+  await server.sql('DELETE FROM ringfence_leases')
+  const second = await grant(engine, { resources: lease.resources })
+  expect(second.token).toBeGreaterThan(lease.token)
+  await engine.release(second)
+  await server.sql('UPDATE ringfence_leases SET token = 9007199254740993')
+  const third = await grant(engine, { resources: lease.resources })
+  expect(third.token).toBe(9_007_199_254_740_994n)
+  const handed = await engine.handOver!(third, request({ resources: lease.resources }))
+  expect(handed).toEqual({ kind: 'granted', token: 9_007_199_254_740_995n })
+  expect((await leasesOf(engine, lease.resources[0]))[0]?.token).toBe(9_007_199_254_740_995n)
+})
+
+test('names that a collation would hold for the same are different ones', async () => {
+  const engine = open()
+  for (const name of ['job', 'JOB', 'jöb', 'job ', 'ĵob']) await grant(engine, { resources: [name] })
+  expect(await leasesOf(engine)).toHaveLength(5)
+})
+
+test('a time zone, another sql_mode and another character set change nothing', async () => {
+  const odd = await createConnection({ ...addressOf(server), charset: 'latin1', timezone: '+05:00' })
+  opened.push(() => odd.end())
+  await odd.query(`SET time_zone = '-09:00', sql_mode = 'NO_BACKSLASH_ESCAPES,ANSI_QUOTES'`)
+  const [one, two] = [mariadb(odd), open()]
+  const name = `it's "Ω" \\`
+  const lease = await grant(one, { resources: [name], ttlMs: 10_000 })
+  const refusal = await two.acquire(request({ resources: [name] }))
+  expect(refusal).toMatchObject({ kind: 'refused', holder: lease.owner })
+  expect(refusal).toHaveProperty('remainingMs', expect.closeTo(9500, -3))
+  expect(await two.release(lease)).toMatchObject({ ours: true })
+})
+
+test('in a session without autocommit nothing is granted, since nobody would see it', async () => {
+  const connection = await createConnection(addressOf(server))
+  opened.push(() => connection.end())
+  await open().init!()
+  await connection.query('SET autocommit = 0')
+  const message = expect.stringContaining('autocommit is off') as string
+  await expect(mariadb(connection).acquire(request())).rejects.toMatchObject({ transient: false, message })
+})
+
+test('a statement fails as a whole, whatever the sql_mode: one row that is held keeps all the others free', async () => {
+  const loose = createPool(addressOf(server))
+  opened.push(() => loose.end())
+  await server.sql(`SET GLOBAL sql_mode = ''`)
+  const [one, two] = [open({}, loose), open()]
+  for (let round = 0; round < 20; round++) {
+    const names = ['x', 'y', 'z']
+    const [all, some] = await Promise.all([
+      one.acquire(request({ resources: names, owner: `all${round}` })),
+      two.acquire(request({ resources: ['z'], owner: `z${round}` })),
+    ])
+    const owners = (await leasesOf(two)).map(({ owner }) => owner)
+    const expected = all.kind === 'granted' ? names.map(() => `all${round}`) : [`z${round}`]
+    expect(owners).toEqual(expected)
+    expect([all.kind, some.kind].sort()).toEqual(['granted', 'refused'])
+    await one.release({ ...request({ resources: names, owner: `all${round}` }), token: 0n })
+    await one.release({ ...request({ resources: ['z'], owner: `z${round}` }), token: 0n })
+  }
+  await server.sql('SET GLOBAL sql_mode = DEFAULT')
+})
+
+test('an acquire whose answer is lost is undone', async () => {
+  await using proxy = await startProxy(server.port)
+  const pool = createPool({ ...addressOf(server), port: proxy.port })
+  const engine = mariadb(pool, { timeout: 300 })
+  await grant(engine)
+  // With the delay, the look is answered in time and the insertion is not.
+  for (const fault of [() => proxy.cutOnNextReply('INSERT'), () => proxy.delay(200, 'replies')]) {
+    const asked = request()
+    const isFree = `SELECT COUNT(*) FROM ringfence_leases WHERE resource = '${asked.resources[0]}' AND owner IS NULL`
+    fault()
+    await expect(engine.acquire(asked)).rejects.toMatchObject({ transient: true })
+    proxy.delay(0)
+    await until(async () => (await server.sql(isFree)) === '1', { what: 'a grant that was undone' })
+  }
+  await engine.close()
+  await pool.end()
+})
+
+test('a pool of mysql2 goes on after a restart of the server, and the lease is still there', async () => {
+  await using own = await startMariadb()
+  const pool = createPool(addressOf(own))
+  const engine = mariadb(pool)
+  const lease = await grant(engine, { ttlMs: 60_000 })
+  await own.kill()
+  expect(await engine.extend([lease])).toMatchObject([{ kind: 'unknown' }])
+  await own.restart()
+  await until(async () => (await engine.extend([lease]))[0]!.kind === 'held', { what: 'a renewal' })
+  await engine.close()
+  await pool.end()
+})
+
+test('waiters poll, and get in', async () => {
+  const [one, two] = [createLocks(open()), createLocks(open())]
+  const held = await one.acquire('poll')
+  const waiting = two.acquire('poll', { wait: '20s' })
+  await held.release()
+  await using lease = await waiting
+  expect(lease.token).toBeGreaterThan(held.token)
+})
+
+test('a client with callbacks is refused, with a word of what to import', async () => {
+  const pool = createCallbackPool(addressOf(server))
+  const engine = mariadb(pool)
+  const message = expect.stringContaining("import 'mariadb' or 'mysql2/promise'") as string
+  await expect(engine.acquire(request())).rejects.toMatchObject({ transient: false, message })
+  await engine.close()
+  await new Promise<void>((resolve) => pool.end(() => resolve()))
+})
+
+test('a client that is none, one whose answers are no rows, and bad options are named', async () => {
+  const client = { query: async () => [] }
+  expect(() => mariadb(undefined as never)).toThrow(
+    /^client: expected a pool or connection of mariadb or mysql2.* got undefined/,
+  )
+  expect(() => mariadb({} as never)).toThrow('got an object')
+  expect(() => mariadb(client, { tabel: 'x' } as never)).toThrow(
+    "options: expected table, createTable, timeout, drift, clock, got 'tabel'",
+  )
+  expect(() => mariadb(client, { table: 'x`y' })).toThrow('table: expected a name')
+  expect(() => mariadb(client, { drift: 1 })).toThrow('drift: expected a part of the ttl')
+  expect(() => mariadbSchema('a.b.c')).toThrow('table: expected a name')
+  for (const answer of [undefined, 42, [{}], {}]) {
+    const engine = mariadb({ query: async () => answer })
+    await expect(engine.acquire(request())).rejects.toMatchObject({ code: 'ENGINE', transient: false })
+    await engine.close()
+  }
+})
