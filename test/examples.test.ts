@@ -3,6 +3,8 @@ import { readdir, readFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
+import { startConsul } from './support/servers/consul.ts'
+import { startEtcd } from './support/servers/etcd.ts'
 import { startRedisNodes } from './support/servers/redis.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -23,6 +25,15 @@ test('the README quotes its examples to the letter', async () => {
   const quotes = [...readme.matchAll(/<!-- (examples\/\S+) -->\n```\w+\n([\s\S]*?)```/g)]
   expect(quotes.length).toBeGreaterThan(0)
   for (const [, file, text] of quotes) expect(text).toBe(await readFile(`${root}/${file}`, 'utf8'))
+})
+
+test('the documents of engines quote their examples to the letter', async () => {
+  for (const file of await readdir(`${root}/docs/engines`)) {
+    const document = await readFile(`${root}/docs/engines/${file}`, 'utf8')
+    const quotes = [...document.matchAll(/<!-- (examples\/\S+) -->\n```\w+\n([\s\S]*?)```/g)]
+    expect([file, quotes.length]).not.toEqual([file, 0])
+    for (const [, example, text] of quotes) expect(text).toBe(await readFile(`${root}/${example}`, 'utf8'))
+  }
 })
 
 test('every example is run by a test', async () => {
@@ -60,4 +71,20 @@ test('the Redis examples run on one server and on a quorum, and leave no lock be
     const keys = (await node.cli('KEYS', '*')).split('\n').filter((key) => key !== '')
     expect(keys.filter((key) => !key.startsWith('ringfence:'))).toEqual([])
   }
+})
+
+test('the etcd example lets the next one in, and leaves no key behind', async () => {
+  await using server = await startEtcd()
+  expect(await output('etcd.mjs', { ETCD_URLS: server.url })).toBe(
+    'released while still mine: true\nthe next one got in, with a greater token: true\n',
+  )
+  expect(await server.call('kv/range', { key: 'AA==', range_end: 'AA==' })).not.toHaveProperty('kvs')
+})
+
+test('the Consul example holds two resources with one token, and leaves no key behind', async () => {
+  await using server = await startConsul()
+  expect(await output('consul.mjs', { CONSUL_URL: server.url })).toBe(
+    'holding both, with one token: bigint\naccount:1 is mine: true\naccount:2 is mine: true\nfree again: true\n',
+  )
+  expect(await server.call('GET', 'kv/?keys')).toEqual([])
 })
