@@ -4,6 +4,8 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
 import { startMongodb } from './support/servers/mongodb.ts'
+import { startConsul } from './support/servers/consul.ts'
+import { startEtcd } from './support/servers/etcd.ts'
 import { startRedisNodes } from './support/servers/redis.ts'
 import { startZookeeper } from './support/servers/zookeeper.ts'
 import { createFolder, removeFolder } from './support/temporary-folder.ts'
@@ -28,6 +30,15 @@ test.each(['README.md', ...documents])('%s quotes its examples to the letter', a
   const quotes = [...quoting.matchAll(/<!-- (?:\.\.\/)*(examples\/\S+) -->\n```\w+\n([\s\S]*?)```/g)]
   expect(quotes.length).toBeGreaterThan(0)
   for (const [, file, text] of quotes) expect(text).toBe(await readFile(`${root}/${file}`, 'utf8'))
+})
+
+test('the documents of engines quote their examples to the letter', async () => {
+  for (const file of await readdir(`${root}/docs/engines`)) {
+    const document = await readFile(`${root}/docs/engines/${file}`, 'utf8')
+    const quotes = [...document.matchAll(/<!-- (examples\/\S+) -->\n```\w+\n([\s\S]*?)```/g)]
+    expect([file, quotes.length]).not.toEqual([file, 0])
+    for (const [, example, text] of quotes) expect(text).toBe(await readFile(`${root}/${example}`, 'utf8'))
+  }
 })
 
 test('every example is run by a test', async () => {
@@ -94,4 +105,20 @@ test('the file example lets one process in at a time, with growing tokens', asyn
   const tokens = lines.map(([first]) => /^backup with token (\d+)$/.exec(first!)?.[1])
   expect(new Set(tokens).size).toBe(2)
   removeFolder(folder)
+})
+
+test('the etcd example lets the next one in, and leaves no key behind', async () => {
+  await using server = await startEtcd()
+  expect(await output('etcd.mjs', { ETCD_URLS: server.url })).toBe(
+    'released while still mine: true\nthe next one got in, with a greater token: true\n',
+  )
+  expect(await server.call('kv/range', { key: 'AA==', range_end: 'AA==' })).not.toHaveProperty('kvs')
+})
+
+test('the Consul example holds two resources with one token, and leaves no key behind', async () => {
+  await using server = await startConsul()
+  expect(await output('consul.mjs', { CONSUL_URL: server.url })).toBe(
+    'holding both, with one token: bigint\naccount:1 is mine: true\naccount:2 is mine: true\nfree again: true\n',
+  )
+  expect(await server.call('GET', 'kv/?keys')).toEqual([])
 })

@@ -12,7 +12,7 @@ export interface CheckPlan {
   readonly clock: Clock
   readonly random: Random
   readonly timeoutMs: number
-  lockDelayMs(ttlMs: number): number
+  readonly lockDelayMs: (ttlMs: number) => number
 }
 
 interface Agent {

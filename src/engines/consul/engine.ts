@@ -32,8 +32,8 @@ export interface ConsulPlan {
   readonly node: string | undefined
   readonly minTtlMs: number
   /** How long nobody gets what a session had that ended by itself. */
-  lockDelayMs(ttlMs: number): number
-  timeoutMs(ttlMs: number): number
+  readonly lockDelayMs: (ttlMs: number) => number
+  readonly timeoutMs: (ttlMs: number) => number
 }
 
 const GUARANTEES: Guarantees = {

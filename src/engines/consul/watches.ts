@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events'
 import { sleep, type Clock } from '../../clock.ts'
 import type { Watch } from '../../engine.ts'
 import type { Random } from '../../random.ts'
@@ -7,7 +8,7 @@ interface WatchPlan {
   readonly client: ConsulClient
   readonly clock: Clock
   readonly random: Random
-  timeoutMs(ttlMs: number): number
+  readonly timeoutMs: (ttlMs: number) => number
 }
 
 /** How long a question may stay unanswered when nothing changes: as long as a server may be deaf without our notice. */
@@ -30,6 +31,8 @@ export class Watches {
   open(keys: readonly string[], freed: () => void): Watch {
     if (this.#keys + keys.length > MOST_WATCHED_KEYS) return { armed: Promise.resolve(false), close: () => undefined }
     const controller = new AbortController()
+    // As many listen to it as there are keys, which Node would take for a leak.
+    setMaxListeners(0, controller.signal)
     this.#open.add(controller)
     this.#keys += keys.length
     const armed = Promise.all(keys.map((key) => this.#follow(key, freed, controller.signal)))

@@ -33,7 +33,7 @@ export interface EtcdPlan {
   readonly clock: Clock
   readonly random: Random
   readonly loggedIn: boolean
-  timeoutMs(ttlMs: number): number
+  readonly timeoutMs: (ttlMs: number) => number
 }
 
 const GUARANTEES: Guarantees = {

@@ -17,11 +17,11 @@ const sessionTtlMin = 1000
 const shortTtlMs = 1000
 
 describe.concurrent('consul, one server', () => {
-  const engine = () => consul(one.url, { sessionTtlMin })
-  for (const { name, run } of conformance({ engine, shortTtlMs })) test(name, run)
+  const setup = { engine: () => consul(one.url, { sessionTtlMin }), shortTtlMs }
+  for (const { name, run } of conformance(setup)) test(name, run)
 })
 
 describe.concurrent('consul, three servers', () => {
-  const engine = () => consul(three.urls, { sessionTtlMin })
-  for (const { name, run } of conformance({ engine, shortTtlMs })) test(name, run)
+  const setup = { engine: () => consul(three.urls, { sessionTtlMin }), shortTtlMs }
+  for (const { name, run } of conformance(setup)) test(name, run)
 })

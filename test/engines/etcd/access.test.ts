@@ -3,19 +3,12 @@ import { etcd, type EtcdOptions } from '../../../src/engines/etcd/index.ts'
 import type { Engine } from '../../../src/engine.ts'
 import { createCertificates } from '../../support/certificates.ts'
 import { startEtcd, startSecureEtcd, type EtcdServer } from '../../support/servers/etcd.ts'
-import { requestFor } from './setup.ts'
+import { failureOf, inside, requestFor } from '../requests.ts'
 
 function engine(url: string, options: EtcdOptions): Engine {
   const made = etcd(url, options)
   onTestFinished(() => made.close())
   return made
-}
-
-async function failure(from: Engine): Promise<Error & { transient?: boolean }> {
-  return from.acquire(requestFor('a')).then(
-    () => new Error('granted'),
-    (error: unknown) => error as Error,
-  )
 }
 
 /** A role that may use the prefix alone, a user with it, and a user without any role. */
@@ -52,14 +45,14 @@ test('with a login of a role for the prefix everything works, also after the ser
   expect(await worker.release(lease)).toMatchObject({ ours: true })
   expect((await waiting).token).toBeGreaterThan(lease.token)
 
-  const wrong = await failure(engine(server.url, { username: 'worker', password: 'wrong-secret' }))
+  const wrong = await failureOf(engine(server.url, { username: 'worker', password: 'wrong-secret' }))
   expect(wrong).toMatchObject({ code: 'ENGINE', transient: false })
-  const none = await failure(engine(server.url, {}))
+  const none = await failureOf(engine(server.url, {}))
   expect(none).toMatchObject({ code: 'ENGINE', transient: false })
-  const guest = await failure(engine(server.url, { username: 'guest', password: 'guest-secret' }))
+  const guest = await failureOf(engine(server.url, { username: 'guest', password: 'guest-secret' }))
   expect(guest).toMatchObject({ code: 'ENGINE', transient: false, message: 'etcd: etcdserver: permission denied' })
   const elsewhere = engine(server.url, { username: 'worker', password: 'worker-secret', prefix: 'other' })
-  expect(await failure(elsewhere)).toMatchObject({ message: 'etcd: etcdserver: permission denied' })
+  expect(await failureOf(elsewhere)).toMatchObject({ message: 'etcd: etcdserver: permission denied' })
   for (const error of [wrong, none, guest]) expect(inside(error)).not.toMatch(/secret/)
 
   // Given beside the URL only, so that no message and no log of a proxy can show it.
@@ -69,11 +62,6 @@ test('with a login of a role for the prefix everything works, also after the ser
     ),
   ).toMatchObject([{ id: 'etcd/permission', found: expect.stringContaining('permission denied') }])
 })
-
-function inside(error: unknown): string {
-  const { message, stack, cause } = error as Error
-  return [message, stack, cause === undefined ? '' : inside(cause)].join('\n')
-}
 
 test('TLS with an authority of our own and a client certificate works, and nothing less does', async () => {
   using certificates = createCertificates()
@@ -89,10 +77,10 @@ test('TLS with an authority of our own and a client certificate works, and nothi
   await one.release({ ...request, token: (outcome as { token: bigint }).token })
   await waiting
 
-  expect((await failure(engine(url, { tls: client }))).message).toMatch(/self-signed certificate|unable to verify/)
-  expect((await failure(engine(url, { tls: { ca } }))).message).toMatch(/certificate|ECONNRESET|socket hang up/)
-  expect((await failure(engine(url, { tls: { ca, ...stranger } }))).message).toMatch(
+  expect((await failureOf(engine(url, { tls: client }))).message).toMatch(/self-signed certificate|unable to verify/)
+  expect((await failureOf(engine(url, { tls: { ca } }))).message).toMatch(/certificate|ECONNRESET|socket hang up/)
+  expect((await failureOf(engine(url, { tls: { ca, ...stranger } }))).message).toMatch(
     /certificate|ECONNRESET|socket hang up/,
   )
-  expect((await failure(engine(`http://127.0.0.1:${server.port}`, {}))).message).toMatch(/^etcd: /)
+  expect((await failureOf(engine(`http://127.0.0.1:${server.port}`, {}))).message).toMatch(/^etcd: /)
 })

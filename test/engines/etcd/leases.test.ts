@@ -1,10 +1,11 @@
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { etcd, type EtcdOptions } from '../../../src/engines/etcd/index.ts'
-import type { Engine, LeaseRef, LeaseRequest } from '../../../src/engine.ts'
+import type { Engine, LeaseRef } from '../../../src/engine.ts'
 import { startProxy, type Proxy } from '../../support/faults/proxy.ts'
 import { startEtcd, startEtcdCluster, type EtcdServer } from '../../support/servers/etcd.ts'
 import { until } from '../../support/until.ts'
-import { base64, collect, remains, requestFor, watchedFetch } from './setup.ts'
+import { collect, granted, requestFor } from '../requests.ts'
+import { base64, remains, watchedFetch } from './setup.ts'
 
 let server: EtcdServer
 let proxy: Proxy
@@ -34,12 +35,6 @@ function heal(): void {
   proxy.dropRequests(false)
 }
 
-async function granted(from: Engine, request: LeaseRequest): Promise<LeaseRef> {
-  const outcome = await from.acquire(request)
-  if (outcome.kind !== 'granted') throw new Error('not free')
-  return { ...request, token: outcome.token }
-}
-
 test('a refused attempt writes nothing, and a release leaves nothing', async () => {
   const one = engine()
   const lease = await granted(one, requestFor(['a', 'b']))
@@ -66,6 +61,29 @@ test('another ttl moves the keys to another etcd lease: same token, and any proc
   expect(await engine().release({ ...lease, token: 0n })).toMatchObject({ ours: true })
   expect(await one.extend([longer])).toEqual([{ kind: 'lost' }])
   expect(await remains(server)).toEqual({ keys: [], leases: [] })
+})
+
+test('a change of the ttl that races with a release does not revive the lease', async () => {
+  const one = engine()
+  const lease = await granted(one, requestFor('raced'))
+  const racing = engine(server.url, {
+    // After the lease was seen to be held, and before it is changed.
+    fetch: watchedFetch(async (path) => void (path === '/v3/lease/grant' && (await one.release(lease)))),
+  })
+  expect(await racing.extend([{ ...lease, ttlMs: 60_000 }])).toEqual([{ kind: 'lost' }])
+  await until(async () => (await remains(server)).leases.length === 0, { what: 'no leases' })
+  expect((await remains(server)).keys).toEqual([])
+})
+
+test('a lease that is asked for again by its owner has its whole time again', async () => {
+  const one = engine()
+  const request = requestFor('again', 3000)
+  const lease = await granted(one, request)
+  const remainingMs = async (): Promise<number> => (await collect(one.inspect('again')))[0]!.remainingMs!
+  await until(async () => (await remainingMs()) <= 2000, { what: 'a second to pass' })
+  expect(await one.acquire(request)).toEqual({ kind: 'granted', token: lease.token })
+  expect(await remainingMs()).toBe(3000)
+  await one.release(lease)
 })
 
 test('a ttl of part of a second is kept for the whole of it', async () => {

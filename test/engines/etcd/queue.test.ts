@@ -4,7 +4,8 @@ import type { Engine, QueuedGrant } from '../../../src/engine.ts'
 import { createLocks } from '../../../src/locks.ts'
 import { startEtcd, type EtcdServer } from '../../support/servers/etcd.ts'
 import { until } from '../../support/until.ts'
-import { base64, queueLength, remains, requestFor, watchedFetch } from './setup.ts'
+import { granted, requestFor } from '../requests.ts'
+import { base64, queueLength, remains, watchedFetch } from './setup.ts'
 
 let server: EtcdServer
 
@@ -24,10 +25,7 @@ const never = new AbortController().signal
 
 async function hold(resources: string | string[], ttlMs?: number) {
   const holder = engine()
-  const request = requestFor(resources, ttlMs)
-  const outcome = await holder.acquire(request)
-  if (outcome.kind !== 'granted') throw new Error('not free')
-  const lease = { ...request, token: outcome.token }
+  const lease = await granted(holder, requestFor(resources, ttlMs))
   return { lease, engine: holder, release: () => holder.release(lease) }
 }
 
@@ -36,12 +34,12 @@ async function queued(resource: string, options: EtcdOptions = {}, ttlMs?: numbe
   const waiter = engine(options)
   const before = await queueLength(waiter, resource)
   const request = requestFor(resource, ttlMs)
-  const granted = waiter.enqueue!(request, never)
+  const turn = waiter.enqueue!(request, never)
   await until(async () => (await queueLength(waiter, resource)) === before + 1, { what: 'a place in the queue' })
   return {
-    granted,
+    turn,
     request,
-    release: async () => waiter.release({ ...request, token: (await granted).token }),
+    release: async () => waiter.release({ ...request, token: (await turn).token }),
   }
 }
 
@@ -57,8 +55,8 @@ test('waiters of several processes are served in the order in which they came, w
   const waiters = [await queued('fifo'), await queued('fifo'), await queued('fifo')]
   const order: number[] = []
   const tokens = [first.lease.token]
-  const all = waiters.map(async ({ granted, release }, index) => {
-    const { token } = await granted
+  const all = waiters.map(async ({ turn, release }, index) => {
+    const { token } = await turn
     order.push(index)
     tokens.push(token)
     await release()
@@ -76,7 +74,7 @@ test('each waiter watches its predecessor and nobody else', async () => {
   const third = await queued('watched', { fetch: spy(watched[1]!) })
   await until(() => watched.every((list) => list.length > 0), { what: 'their watches' })
   await first.release()
-  await second.granted
+  await second.turn
   expect(new Set(watched[0])).toEqual(new Set([`ringfence/watched/${first.lease.owner}`]))
   expect(new Set(watched[1])).toEqual(new Set([`ringfence/watched/${second.request.owner}`]))
   await second.release()
@@ -127,7 +125,7 @@ test('a waiter whose place was removed says so, and may try again', async () => 
   const first = await hold('removed')
   const waiter = await queued('removed', {}, 2000)
   await server.call('kv/deleterange', { key: base64(`ringfence/removed/${waiter.request.owner}`) })
-  await expect(waiter.granted).rejects.toMatchObject({
+  await expect(waiter.turn).rejects.toMatchObject({
     code: 'ENGINE',
     transient: true,
     message: expect.stringContaining('place in the queue is gone'),

@@ -1,17 +1,7 @@
 import type { Fetch } from '../../../src/engines/etcd/index.ts'
-import type { Engine, LeaseInfo, LeaseRequest } from '../../../src/engine.ts'
-import { systemRandom } from '../../../src/random.ts'
+import type { Engine } from '../../../src/engine.ts'
 import type { EtcdServer } from '../../support/servers/etcd.ts'
-
-export function requestFor(resources: string | string[], ttlMs = 20_000): LeaseRequest {
-  return { resources: [resources].flat(), owner: `${systemRandom.id()}@test`, ttlMs, inOrder: false }
-}
-
-export async function collect(infos: AsyncIterable<LeaseInfo>): Promise<LeaseInfo[]> {
-  const all: LeaseInfo[] = []
-  for await (const info of infos) all.push(info)
-  return all
-}
+import { collect } from '../requests.ts'
 
 export function base64(text: string): string {
   return Buffer.from(text).toString('base64')
