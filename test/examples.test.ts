@@ -3,6 +3,8 @@ import { readdir, readFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
+import { startMariadb } from './support/servers/mariadb.ts'
+import { startPostgres } from './support/servers/postgres.ts'
 import { startRedisNodes } from './support/servers/redis.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -18,11 +20,14 @@ async function output(example: string, env: Record<string, string> = {}): Promis
   return stdout
 }
 
-test('the README quotes its examples to the letter', async () => {
-  const readme = await readFile(`${root}/README.md`, 'utf8')
-  const quotes = [...readme.matchAll(/<!-- (examples\/\S+) -->\n```\w+\n([\s\S]*?)```/g)]
-  expect(quotes.length).toBeGreaterThan(0)
-  for (const [, file, text] of quotes) expect(text).toBe(await readFile(`${root}/${file}`, 'utf8'))
+test('the README and the pages of the engines quote their examples to the letter', async () => {
+  const pages = (await readdir(`${root}/docs/engines`)).map((page) => `docs/engines/${page}`)
+  for (const page of ['README.md', ...pages]) {
+    const document = await readFile(`${root}/${page}`, 'utf8')
+    const quotes = [...document.matchAll(/<!-- (examples\/\S+) -->\n```\w+\n([\s\S]*?)```/g)]
+    expect(quotes.length, page).toBeGreaterThan(0)
+    for (const [, file, text] of quotes) expect(text).toBe(await readFile(`${root}/${file}`, 'utf8'))
+  }
 })
 
 test('every example is run by a test', async () => {
@@ -60,4 +65,21 @@ test('the Redis examples run on one server and on a quorum, and leave no lock be
     const keys = (await node.cli('KEYS', '*')).split('\n').filter((key) => key !== '')
     expect(keys.filter((key) => !key.startsWith('ringfence:'))).toEqual([])
   }
+})
+
+test('the PostgreSQL example runs, and leaves no lease behind', async () => {
+  await using server = await startPostgres()
+  expect(await output('postgres.mjs', { DATABASE_URL: server.url })).toBe(
+    'mine: token true, for another try null\nmine as long as the connection: true\n42, by one at a time\n',
+  )
+  expect(await server.sql('SELECT count(*) FROM ringfence_leases WHERE owner IS NOT NULL')).toBe('0')
+})
+
+test('the MariaDB example runs, and leaves no lease behind', async () => {
+  await using server = await startMariadb()
+  const url = server.url.replace('mysql:', 'mariadb:')
+  expect(await output('mariadb.mjs', { DATABASE_URL: url })).toBe(
+    'both are mine: true, with one token true\nanother try gives null\nreleased while still mine: true\n',
+  )
+  expect(await server.sql('SELECT COUNT(*) FROM ringfence_leases WHERE owner IS NOT NULL')).toBe('0')
 })
