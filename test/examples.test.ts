@@ -6,6 +6,8 @@ import { expect, test } from 'vitest'
 import { startMongodb } from './support/servers/mongodb.ts'
 import { startConsul } from './support/servers/consul.ts'
 import { startEtcd } from './support/servers/etcd.ts'
+import { startMariadb } from './support/servers/mariadb.ts'
+import { startPostgres } from './support/servers/postgres.ts'
 import { startRedisNodes } from './support/servers/redis.ts'
 import { startZookeeper } from './support/servers/zookeeper.ts'
 import { createFolder, removeFolder } from './support/temporary-folder.ts'
@@ -121,4 +123,21 @@ test('the Consul example holds two resources with one token, and leaves no key b
     'holding both, with one token: bigint\naccount:1 is mine: true\naccount:2 is mine: true\nfree again: true\n',
   )
   expect(await server.call('GET', 'kv/?keys')).toEqual([])
+})
+
+test('the PostgreSQL example runs, and leaves no lease behind', async () => {
+  await using server = await startPostgres()
+  expect(await output('postgres.mjs', { DATABASE_URL: server.url })).toBe(
+    'mine: token true, for another try null\nmine as long as the connection: true\n42, by one at a time\n',
+  )
+  expect(await server.sql('SELECT count(*) FROM ringfence_leases WHERE owner IS NOT NULL')).toBe('0')
+})
+
+test('the MariaDB example runs, and leaves no lease behind', async () => {
+  await using server = await startMariadb()
+  const url = server.url.replace('mysql:', 'mariadb:')
+  expect(await output('mariadb.mjs', { DATABASE_URL: url })).toBe(
+    'both are mine: true, with one token true\nanother try gives null\nreleased while still mine: true\n',
+  )
+  expect(await server.sql('SELECT COUNT(*) FROM ringfence_leases WHERE owner IS NOT NULL')).toBe('0')
 })

@@ -31,16 +31,16 @@ export function recognise(client: unknown): Run {
       `expected a pool or connection of mariadb or mysql2, or an object with query(sql); got ${shown(client)}`,
     )
   }
-  const { query } = client as { query(sql: unknown): unknown }
+  const asked = client as { query(sql: unknown): unknown }
   const isDriver = hasMethods(client, 'query', 'execute')
   return async (sql) => {
-    const result = query.call(client, isDriver ? { sql, ...SHAPE } : sql)
-    if (!hasMethods(result, 'then')) {
+    const result = asked.query(isDriver ? { sql, ...SHAPE } : sql)
+    if (!isPromise(result)) {
       throw new AnswerError(
         "expected query() to return a promise, got none: import 'mariadb' or 'mysql2/promise', not 'mariadb/callback'",
       )
     }
-    return answerOf(await (result as unknown as Promise<unknown>))
+    return answerOf(await result)
   }
 }
 
@@ -55,6 +55,10 @@ function answerOf(result: unknown): Answer {
 
 function isCount(value: unknown): value is { affectedRows: unknown } {
   return typeof value === 'object' && value !== null && 'affectedRows' in value
+}
+
+function isPromise(value: unknown): value is PromiseLike<unknown> {
+  return hasMethods(value, 'then')
 }
 
 function hasMethods<Name extends string>(value: unknown, ...names: Name[]): value is Record<Name, () => unknown> {

@@ -7,11 +7,11 @@ export interface PostgresClient {
   /** Why this client can't be used (it is closed), or undefined while it can. */
   unusable(): string | undefined
   /** One statement. Its parameters are text or null. Rejects with the driver's error, whose `code` is the SQLSTATE. */
-  query(text: string, params: readonly (string | null)[]): Promise<readonly Row[]>
+  readonly query: (text: string, params: readonly (string | null)[]) => Promise<readonly Row[]>
   /** Hears what is told on a channel, over a connection of its own where the driver can open one. */
-  listen?(channel: string, ears: Ears): Promise<Line>
+  readonly listen?: (channel: string, ears: Ears) => Promise<Line>
   /** Runs the function within a transaction, handing it what the driver gives for that. */
-  transaction?<T>(work: (tx: unknown, query: PostgresClient['query']) => Promise<T>): Promise<T>
+  readonly transaction?: <T>(work: (tx: unknown, query: PostgresClient['query']) => Promise<T>) => Promise<T>
 }
 
 /** One connection that is ours alone, for session-level locks. */
@@ -24,11 +24,11 @@ export interface PostgresConnection extends PostgresClient {
 }
 
 export interface Ears {
-  heard(payload: string): void
+  readonly heard: (payload: string) => void
   /** The line is lost: what is told from now on goes unheard. */
-  lost(): void
+  readonly lost: () => void
   /** It was lost and is back. */
-  back(): void
+  readonly back: () => void
 }
 
 export interface Line {

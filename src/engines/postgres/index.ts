@@ -41,13 +41,12 @@ export function postgres(client: PostgresLike, options: PostgresOptions = {}): E
   const given = recogniseOrThrow(client)
   const { query } = given
   const seat: Seat = { query, session: null }
-  const listen = given.listen?.bind(given)
   return engine(options, {
     name: 'postgres',
     guarantees: TABLE_GUARANTEES,
     query,
     seat: async () => seat,
-    listen,
+    listen: given.listen,
     session: undefined,
   })
 }

@@ -30,6 +30,7 @@ const DEFAULT_WAIT_MS = 10_000
  * Rejects with `HeldError` (wait: 0) or `WaitTimeoutError`. Several resources are locked in one order, so that two calls
  * never wait for each other. Leases of `postgres(client)` are another matter: they don't see these locks.
  */
+// eslint-disable-next-line no-unnecessary-type-parameters -- the caller knows what the driver hands over
 export async function withAdvisoryLock<T, Tx = unknown>(
   client: PostgresLike,
   resource: string | readonly string[],

@@ -18,7 +18,7 @@ export interface ClockPlan {
   readonly ttlMs: number
   readonly driftMs: number
   /** The server's clock now, in ms since 1970. */
-  read(): Promise<number>
+  readonly read: () => Promise<number>
 }
 
 /** How far the server's clock is from ours, how fast it runs, and how long an answer takes. */

@@ -151,11 +151,11 @@ export class LeaseEngine implements Engine {
    * watches: a release takes the wish with it, and whoever hears of it makes an attempt.
    */
   #watch(wakeups: LeaseWakeups, resources: readonly string[], freed: () => void): Watch {
-    const { armed, close } = wakeups.watch(resources, freed)
+    const watch = wakeups.watch(resources, freed)
     const ask = (): Promise<boolean> => this.#table.noteAll!(resources).then(() => true)
-    const asked = armed.then((isArmed) => isArmed && this.#run(ask, this.#timeoutMs(NO_TTL_MS), true))
+    const asked = watch.armed.then((isArmed) => isArmed && this.#run(ask, this.#timeoutMs(NO_TTL_MS), true))
     // The core polls, and its attempts say what is wrong.
-    return { armed: asked.catch(() => false), close }
+    return { armed: asked.catch(() => false), close: () => watch.close() }
   }
 
   async #acquire(request: LeaseRequest, again: Again): Promise<Grant | Refusal> {
@@ -292,9 +292,7 @@ export class LeaseEngine implements Engine {
   #tracked<T>(work: () => Promise<T>, timeoutMs: number): Promise<T> {
     const bounded = this.#inTime(work(), timeoutMs)
     this.#underWay.add(bounded)
-    const done = (): boolean => this.#underWay.delete(bounded)
-    bounded.then(done, done)
-    return bounded
+    return bounded.finally(() => this.#underWay.delete(bounded))
   }
 
   #inTime<T>(work: Promise<T>, timeoutMs: number): Promise<T> {

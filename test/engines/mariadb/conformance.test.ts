@@ -22,7 +22,7 @@ describe.each(Object.entries(CLIENTS))('%s', (_name, connect) => {
   })
 
   afterAll(async () => {
-    for (const { close } of clients) await close()
+    for (const client of clients) await client.close()
   })
 
   // What follows from the short ttl of some cases is too little time for a busy machine.

@@ -18,7 +18,7 @@ async function start(): Promise<BreakableServers> {
       const pool = createPool(addressOf(server))
       const engine = mariadb(pool)
       const close = engine.close.bind(engine)
-      return Object.assign(engine, { close: () => close().finally(() => pool.end()) })
+      return Object.assign(engine, { close: () => close().then(() => pool.end()) })
     },
     freeze: () => server.freeze(),
     thaw: () => server.thaw(),

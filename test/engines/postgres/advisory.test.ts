@@ -4,11 +4,14 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import type { Engine } from '../../../src/engine.ts'
 import { postgres, postgresAdvisory } from '../../../src/engines/postgres/index.ts'
 import { createLocks } from '../../../src/locks.ts'
+import { Gate } from '../../support/scripted-engine.ts'
 import { startPgbouncer } from '../../support/servers/pgbouncer.ts'
 import { startPostgres, type PostgresServer } from '../../support/servers/postgres.ts'
 import { until } from '../../support/until.ts'
 import { grant, leasesOf, request } from '../sql/requests.ts'
 import { connectedClient, CONNECTIONS, openPool } from './clients.ts'
+
+const LOCKS = `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'`
 
 let server: PostgresServer
 let pool: Pool
@@ -22,7 +25,7 @@ beforeAll(async () => {
 afterEach(async () => {
   for (const engine of engines.splice(0)) await engine.close()
   // Whatever the engines have opened is gone with them.
-  await expect.poll(() => server.sql(`SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'`)).toBe('0')
+  await until(async () => (await server.sql(LOCKS)) === '0', { what: 'a server without advisory locks' })
 })
 
 afterAll(async () => {
@@ -94,10 +97,9 @@ test('after its connection was lost a session goes on with the next one, if nobo
 test('a holder whose connection was ended hears of the rival who came in, long before its renewal is due', async () => {
   // It can't connect again at once, so that the rival is faster.
   let isFirst = true
-  let goOn = (): void => undefined
-  const gone = new Promise<void>((resolve) => (goOn = resolve))
+  const gate = new Gate()
   const engine = open(async () => {
-    if (!isFirst) await gone
+    if (!isFirst) await gate.opened
     isFirst = false
     return connectedClient(server.url)
   })
@@ -106,7 +108,7 @@ test('a holder whose connection was ended hears of the rival who came in, long b
   await server.sql(`SELECT pg_terminate_backend(${await pidOf('doubt')})`)
   await until(async () => (await pidOf('doubt')) === '', { what: 'the end of the session' })
   const rival = await grant(openTable(), { resources: ['doubt'] })
-  goOn()
+  gate.open()
   await until(() => lease.signal.aborted, { what: 'the loss' })
   expect(lease.signal.reason).toMatchObject({ reason: 'stolen' })
   expect(rival.token).toBeGreaterThan(lease.token)
@@ -135,7 +137,7 @@ test('a lease that is left alone outlives its session, and a job is kept for its
   const outcome = await locks.once('job', { atLeast: '20s', atMost: '30s' }, async () => 'done')
   expect(outcome).toEqual({ ran: true, value: 'done' })
   await locks.close()
-  await expect.poll(() => server.sql(`SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'`)).toBe('0')
+  await expect.poll(() => server.sql(LOCKS)).toBe('0')
   expect(await openTable().acquire(request({ resources: ['job'] }))).toMatchObject({ kind: 'refused' })
 })
 
@@ -169,15 +171,15 @@ describe('behind a transaction pooler', () => {
     'with %d connections to the server it is refused for good, by every kind of connection',
     async (poolSize) => {
       await using pooler = await startPgbouncer(server.port, { mode: 'transaction', poolSize })
-      for (const [kind, make] of Object.entries(CONNECTIONS)) {
-        const { connect, end } = make(pooler.url)
-        const engine = postgresAdvisory(connect)
-        await expect(engine.acquire(request()), kind).rejects.toMatchObject({
+      for (const make of Object.values(CONNECTIONS)) {
+        const source = make(pooler.url)
+        const engine = postgresAdvisory(() => source.connect())
+        await expect(engine.acquire(request())).rejects.toMatchObject({
           transient: false,
           message: expect.stringContaining('pooler') as string,
         })
         await engine.close()
-        await end()
+        await source.end()
       }
     },
   )
@@ -199,7 +201,7 @@ test('the connections of a pool are given back without a lock', async () => {
     await grant(engine)
     await engine.close()
   }
-  expect(await server.sql(`SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'`)).toBe('0')
+  expect(await server.sql(LOCKS)).toBe('0')
   expect((await two.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
   expect([...(await sql`SELECT 1 AS one`)]).toEqual([{ one: 1 }])
   await sql.end()
@@ -207,14 +209,9 @@ test('the connections of a pool are given back without a lock', async () => {
 })
 
 test('what connect gives is looked at', async () => {
-  const cases: [string, () => Promise<never>][] = [
-    ['a pool', async () => pool as never],
-    ['an object with nothing', async () => ({}) as never],
-    ['nothing', async () => undefined as never],
-  ]
-  for (const [what, connect] of cases) {
-    const engine = postgresAdvisory(connect)
-    await expect(engine.acquire(request()), what).rejects.toMatchObject({ code: 'ENGINE', transient: false })
+  for (const given of [pool, {}, undefined]) {
+    const engine = postgresAdvisory(async () => given as never)
+    await expect(engine.acquire(request())).rejects.toMatchObject({ code: 'ENGINE', transient: false })
     await engine.close()
   }
   expect(() => postgresAdvisory(pool as never)).toThrow('connect: expected a function that resolves')

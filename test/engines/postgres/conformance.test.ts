@@ -39,11 +39,10 @@ const setups: Setup[] = [
   {
     name: 'PGlite',
     async open() {
-      const engine = (): Engine => postgres(db, { timeout })
-      return { engines: [engine, engine], close: async () => undefined }
+      return { engines: [onPglite, onPglite], close: async () => undefined }
     },
   },
-  ...Object.keys(CONNECTIONS).map(withConnection),
+  ...['a Client of pg', 'a reserved connection of postgres.js'].map(withConnection),
 ]
 
 describe.each(setups.map((setup) => [setup.name, setup] as const))('%s', (_name, setup) => {
@@ -74,6 +73,10 @@ test('nothing is left on the server but counters: no lease, nobody who listens, 
   await expect.poll(() => server.sql(listeners)).toBe('0')
 })
 
+function onPglite(): Engine {
+  return postgres(db, { timeout })
+}
+
 function withClient(name: string, kind: string, url: () => string): Setup {
   return {
     name,
@@ -89,9 +92,9 @@ function withConnection(kind: string): Setup {
   return {
     name: `leases that end with ${kind}`,
     async open() {
-      const { connect, end } = CONNECTIONS[kind]!(server.url)
-      const engine = (): Engine => postgresAdvisory(connect, { timeout })
-      return { engines: [engine, engine], close: end }
+      const source = CONNECTIONS[kind]!(server.url)
+      const engine = (): Engine => postgresAdvisory(() => source.connect(), { timeout })
+      return { engines: [engine, engine], close: () => source.end() }
     },
   }
 }

@@ -153,12 +153,7 @@ test('a client that can not listen, and one that shall not, are told apart', asy
 })
 
 test('an idle session that the server ends is a warning where leases end with it', async () => {
-  const connect = (options?: string) => async () => {
-    const client = new Client({ connectionString: sound.url, ...(options === undefined ? {} : { options }) })
-    await client.connect()
-    return client
-  }
-  const hasty = postgresAdvisory(connect('-c idle_session_timeout=10s'))
+  const hasty = postgresAdvisory(() => connectedClient(`${sound.url}?options=-c%20idle_session_timeout%3D10s`))
   expect(finding(await hasty.check(30_000), 'session')).toEqual({
     severity: 'warning',
     found: 'idle_session_timeout is 10s',

@@ -37,6 +37,16 @@ afterAll(async () => {
   await server.stop()
 })
 
+const never = async (): Promise<never> => Promise.reject(new Error('must not run'))
+const work = async (): Promise<void> => undefined
+
+/** What a call with any arguments rejects with. */
+function refused(...args: unknown[]): Promise<unknown> {
+  return (withAdvisoryLock as (...args: unknown[]) => Promise<unknown>)(...args).catch((error: unknown) =>
+    String(error),
+  )
+}
+
 const LOCKS = `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'`
 
 describe.each<[string, () => PostgresLike, (tx: never) => PromiseLike<unknown>]>([
@@ -95,7 +105,6 @@ describe.each<[string, () => PostgresLike, (tx: never) => PromiseLike<unknown>]>
 
 test('whoever does not wait is told that it is held, and whoever waits too long, how long', async () => {
   await withAdvisoryLock(pool, ['x', 'y'], async () => {
-    const never = async (): Promise<never> => Promise.reject(new Error('must not run'))
     await expect(withAdvisoryLock(pool, 'x', never, { wait: 0 })).rejects.toMatchObject({
       code: 'HELD',
       resources: ['x'],
@@ -146,9 +155,6 @@ test('a Client of pg will do, and statements of others take the same lock by its
 })
 
 test('bad input is named', async () => {
-  const work = async (): Promise<void> => undefined
-  const refused = (...args: unknown[]): Promise<unknown> =>
-    (withAdvisoryLock as (...args: unknown[]) => Promise<unknown>)(...args).catch((error: unknown) => String(error))
   expect(await refused({}, 'a', work)).toMatch(/TypeError: client: expected a Pool or Client of pg/)
   expect(await refused({ query: () => undefined }, 'a', work)).toMatch(
     /TypeError: client: expected a Pool .* got an object/,

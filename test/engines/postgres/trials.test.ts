@@ -6,18 +6,27 @@ import { faultTrials, processTrials, type BreakableServers } from '../trials.ts'
 import { connectedClient, openPool } from './clients.ts'
 
 describe('postgres', () => {
-  const start = (): Promise<BreakableServers> => startWith(withPool)
-  processTrials({ connector: 'postgres', start, nextWithinMs: 30_000, ttlMs: 4000 })
-  faultTrials({ start, survivesRestart: true, ttlMs: 4000 })
+  processTrials({ connector: 'postgres', start: withTable, nextWithinMs: 30_000, ttlMs: 4000 })
+  faultTrials({ start: withTable, survivesRestart: true, ttlMs: 4000 })
 })
 
 describe('leases that end with a connection', () => {
-  const start = (): Promise<BreakableServers> => startWith((url) => postgresAdvisory(() => connectedClient(url)))
   // The connection ends with its process, so that nobody waits for the ttl.
-  processTrials({ connector: 'postgres-advisory', start, nextWithinMs: 3000, ttlMs: 20_000 })
+  processTrials({ connector: 'postgres-advisory', start: withSessions, nextWithinMs: 3000, ttlMs: 20_000 })
   // Nobody else waits for it here, so that the next session finds its lease as it was.
-  faultTrials({ start, survivesRestart: true, ttlMs: 4000 })
+  faultTrials({ start: withSessions, survivesRestart: true, ttlMs: 4000 })
 })
+
+function withTable(): Promise<BreakableServers> {
+  return startWith((url) => {
+    const pool = openPool({ connectionString: url })
+    return alsoEnding(postgres(pool), () => pool.end())
+  })
+}
+
+function withSessions(): Promise<BreakableServers> {
+  return startWith((url) => postgresAdvisory(() => connectedClient(url)))
+}
 
 async function startWith(makeEngine: (url: string) => Engine): Promise<BreakableServers> {
   const server = await startPostgres()
@@ -32,9 +41,7 @@ async function startWith(makeEngine: (url: string) => Engine): Promise<Breakable
   }
 }
 
-function withPool(url: string): Engine {
-  const pool = openPool({ connectionString: url })
-  const engine = postgres(pool)
+function alsoEnding(engine: Engine, end: () => Promise<void>): Engine {
   const close = engine.close.bind(engine)
-  return Object.assign(engine, { close: () => close().finally(() => pool.end()) })
+  return Object.assign(engine, { close: () => close().then(end, end) })
 }

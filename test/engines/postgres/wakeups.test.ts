@@ -23,12 +23,11 @@ async function withEngine(
   url: string,
   kind: 'pg' | 'postgres.js',
   work: (engine: Engine, client: PostgresLike) => Promise<void>,
-  listen = true,
 ): Promise<void> {
   const pool = openPool({ connectionString: url, max: 2 })
   const sql = postgresJs(url, { max: 2, onnotice: () => undefined })
   const client = kind === 'pg' ? pool : sql
-  const engine = postgres(client, { listen })
+  const engine = postgres(client)
   try {
     await work(engine, client)
   } finally {
@@ -132,12 +131,25 @@ test('a listening connection that goes silent is noticed, and watchers are calle
 })
 
 test('with listen: false there is no watch, and a release tells nobody', async () => {
-  const work = async (engine: Engine): Promise<void> => {
-    expect(engine.watch).toBeUndefined()
-    const lease = await grant(engine)
+  const pool = openPool({ connectionString: server.url })
+  const engine = postgres(pool, { listen: false })
+  expect('watch' in engine).toBe(false)
+  const lease = await grant(engine)
+  await server.sql('UPDATE ringfence_leases SET awaited = true WHERE owner IS NOT NULL')
+  await withEngine(server.url, 'pg', async (other) => {
+    let freed = 0
+    const watch = other.watch!(lease.resources, () => freed++)
+    await watch.armed
     await engine.release(lease)
-  }
-  await withEngine(server.url, 'pg', work, false)
+    // What is told later is heard later: had the first been told, it would have been heard by then.
+    const told = await grant(other, { resources: lease.resources })
+    await withEngine(server.url, 'pg', (third) => third.release(told).then(() => undefined))
+    await until(() => freed > 0, { what: 'word of the second release' })
+    expect(freed).toBe(1)
+    watch.close()
+  })
+  await engine.close()
+  await pool.end()
 })
 
 test('a pool of one connection can wait, since listening takes none of it', async () => {

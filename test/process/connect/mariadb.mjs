@@ -7,5 +7,5 @@ export async function connect() {
   const pool = createPool({ host: '127.0.0.1', port, user: 'root', database: 'ringfence' })
   const engine = mariadb(pool)
   const close = engine.close.bind(engine)
-  return Object.assign(engine, { close: () => close().finally(() => pool.end()) })
+  return Object.assign(engine, { close: () => close().then(() => pool.end()) })
 }

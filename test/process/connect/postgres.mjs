@@ -1,11 +1,11 @@
-import pg from 'pg'
+import { Pool } from 'pg'
 import { postgres } from '../../../dist/engines/postgres/index.js'
 
 /** The engine of this process on the server of RINGFENCE_URL. */
 export async function connect() {
-  const pool = new pg.Pool({ connectionString: process.env.RINGFENCE_URL })
+  const pool = new Pool({ connectionString: process.env.RINGFENCE_URL })
   pool.on('error', () => undefined)
   const engine = postgres(pool)
   const close = engine.close.bind(engine)
-  return Object.assign(engine, { close: () => close().finally(() => pool.end()) })
+  return Object.assign(engine, { close: () => close().then(() => pool.end()) })
 }

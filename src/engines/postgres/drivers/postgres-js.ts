@@ -45,7 +45,7 @@ export function postgresJs(sql: PostgresJs): PostgresClient {
           isFirst = false
         })
         .then(
-          ({ unlisten }) => ({ close: async () => void (await unlisten()) }),
+          (listening) => ({ close: async () => void (await listening.unlisten()) }),
           () => ({ close: async () => undefined }),
         )
       return line

@@ -52,12 +52,11 @@ export function recogniseConnection(value: unknown): PostgresConnection {
   )
 }
 
-function plain(client: { query(...args: never[]): unknown }): PostgresClient {
-  const { query } = client as { query(text: string, params: unknown[]): unknown }
+function plain(client: { query(text: string, params: unknown[]): unknown }): PostgresClient {
   return {
     driver: 'own',
     unusable: () => undefined,
-    query: async (text, params) => rowsOf(await query.call(client, text, [...params])),
+    query: async (text, params) => rowsOf(await client.query(text, [...params])),
   }
 }
 
