@@ -68,7 +68,7 @@ export class ConsulClient {
   }
 
   /** Answers when the key has changed after that index, or nothing did for that long; index 0 answers at once. */
-  async await(
+  async changed(
     key: string,
     { index, waitMs, timeoutMs, signal }: { index: bigint; waitMs: number; timeoutMs: number; signal: AbortSignal },
   ): Promise<{ readonly index: bigint; readonly there: boolean }> {

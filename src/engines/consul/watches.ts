@@ -12,7 +12,7 @@ interface WatchPlan {
 }
 
 /** How long a question may stay unanswered when nothing changes: as long as a server may be deaf without our notice. */
-const WAIT_MS = 10_000
+const WAIT_MS = 5000
 /** Each holds a connection, of which a server takes 200 from one machine. Beyond that we poll. */
 const MOST_WATCHED_KEYS = 64
 /** Between two tries while the servers don't answer: up to so long, growing. */
@@ -88,6 +88,6 @@ export class Watches {
 
   #ask(key: string, index: bigint, signal: AbortSignal): Promise<{ readonly index: bigint; readonly there: boolean }> {
     const timeoutMs = this.#plan.timeoutMs(WAIT_MS)
-    return this.#plan.client.await(key, { index, waitMs: index === 0n ? 1 : WAIT_MS, timeoutMs, signal })
+    return this.#plan.client.changed(key, { index, waitMs: index === 0n ? 1 : WAIT_MS, timeoutMs, signal })
   }
 }

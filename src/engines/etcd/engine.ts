@@ -227,8 +227,11 @@ export class EtcdEngine implements Engine {
       [],
       timeoutMs,
     )
-    this.#undoing.later(() => this.#leases.revoke(succeeded ? old.lease : id, timeoutMs), ttlMs)
-    return succeeded ? { kind: 'held' } : { kind: 'lost' }
+    // The old one has no keys any more and is left to its end. To revoke it could hit the keys, if that landed late and the
+    // ttl had been changed back meanwhile: the same ttl has the same id.
+    if (succeeded) return { kind: 'held' }
+    this.#undoing.later(() => this.#leases.revoke(id, timeoutMs), ttlMs)
+    return { kind: 'lost' }
   }
 
   async #told<T>(resources: readonly string[], work: () => Promise<T>): Promise<T> {

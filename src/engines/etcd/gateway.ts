@@ -80,12 +80,18 @@ export class Gateway {
     const token = await this.#authenticated(timeoutMs)
     const { status, text } = await this.endpoints.open(request(method, body, timeoutMs, headersFor(token)), signal)
     let rest = ''
-    for await (const piece of text) {
-      const lines = (rest + piece).split('\n')
-      rest = lines.pop()!
-      for (const line of lines) if (line !== '') yield message(status, line)
+    try {
+      for await (const piece of text) {
+        const lines = (rest + piece).split('\n')
+        rest = lines.pop()!
+        for (const line of lines) if (line !== '') yield message(status, line)
+      }
+      if (rest !== '') yield message(status, rest)
+    } catch (error) {
+      if (this.#login === undefined || !isStaleLogin(error)) throw error
+      this.#token = undefined
+      throw new Error('the login was over', { cause: error })
     }
-    if (rest !== '') yield message(status, rest)
   }
 
   /** Several reads in one step, of one revision and as new as any. */

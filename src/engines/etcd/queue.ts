@@ -38,11 +38,13 @@ export async function waitInLine(line: Line, request: LeaseRequest, signal: Abor
       const seen = await look(line, request, token)
       signal.throwIfAborted()
       heard = since
-      failures = 0
       if (seen.kind === 'first') return { kind: 'granted', token, since }
       if (seen.kind === 'behind') await predecessorGone(line, seen, ttlMs, signal)
+      failures = 0
     } catch (error) {
       if (signal.aborted || !isPassing(error)) throw error
+      if (line.gateway.endpoints.closed)
+        throw new EngineError('etcd: closed', request.resources, { cause: error, transient: false })
       // Nothing could be proved for a whole ttl: the place may be gone, and whoever waits should hear why.
       if (elapsedMs(clock, heard) > ttlMs) throw error
       const mostMs = Math.min(100 * 2 ** Math.min(failures++, 10), LONGEST_PAUSE_MS)
@@ -115,10 +117,11 @@ async function predecessorGone(
     if (signal.aborted) return
     const create = { key: base64(key), start_revision: String(revision + 1n), filters: ['NOPUT'] }
     for await (const answer of gateway.stream('watch', { create_request: create }, timeoutMs, enough.signal)) {
-      const { events, canceled } = (answer['result'] ?? {}) as Json
+      const { events, canceled, compact_revision: compacted, cancel_reason: why } = (answer['result'] ?? {}) as Json
       if (Array.isArray(events) && events.length > 0) return
-      // That part of the history is compacted: look again at what is now.
-      if (canceled === true) return
+      // That part of the history is gone: look again at what is now.
+      if (compacted !== undefined) return
+      if (canceled === true) throw new Error(`the watch was refused: ${JSON.stringify(why)}`)
     }
     throw new Error('the watch was ended by the server')
   } catch (error) {

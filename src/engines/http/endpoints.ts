@@ -62,6 +62,10 @@ export class Endpoints {
     return this.urls[this.#current]!
   }
 
+  get closed(): boolean {
+    return this.#closed
+  }
+
   async send(call: Call, unfit: Unfit): Promise<Reply> {
     const failures: { url: string; why: string }[] = []
     const first = this.#current

@@ -5,7 +5,7 @@ import { faultTrials, processTrials, type BreakableServers } from '../trials.ts'
 
 describe('consul', () => {
   // A session ends after up to twice its ttl, and the lock-delay, as long as the ttl, comes on top.
-  processTrials({ connector: 'consul', start, nextWithinMs: 40_000, ttlMs: 4000 })
+  processTrials({ connector: 'consul', start, nextWithinMs: 40_000, ttlMs: 3000 })
   faultTrials({ start, survivesRestart: true, ttlMs: 6000 })
 })
 

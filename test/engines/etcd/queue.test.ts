@@ -133,6 +133,16 @@ test('a waiter whose place was removed says so, and may try again', async () => 
   await first.release()
 })
 
+test('a waiter whose engine is closed is told, and does not wait on', async () => {
+  const first = await hold('closing')
+  const waiter = etcd(server.url)
+  const waiting = waiter.enqueue!(requestFor('closing'), never).catch((error: unknown) => error)
+  await until(async () => (await queueLength(first.engine, 'closing')) === 2, { what: 'a place in the queue' })
+  await waiter.close()
+  expect(await waiting).toMatchObject({ code: 'ENGINE', message: expect.stringContaining('closed') })
+  await first.release()
+})
+
 test('requests for several resources that cross each other all get their turn', async () => {
   const sets = [['x', 'y'], ['y', 'z'], ['x', 'z'], ['x'], ['x', 'y', 'z']]
   const locks = Array.from({ length: 3 }, () => createLocks(etcd(server.url), { wait: '40s' }))
