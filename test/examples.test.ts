@@ -3,7 +3,8 @@ import { readdir, readFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
-import { startRedisNodes } from './support/servers/redis.ts'
+import { startPostgres } from './support/servers/postgres.ts'
+import { startRedis, startRedisNodes } from './support/servers/redis.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const run = promisify(execFile)
@@ -60,4 +61,41 @@ test('the Redis examples run on one server and on a quorum, and leave no lock be
     const keys = (await node.cli('KEYS', '*')).split('\n').filter((key) => key !== '')
     expect(keys.filter((key) => !key.startsWith('ringfence:'))).toEqual([])
   }
+})
+
+test('the incidents on PostgreSQL: the barista, the withdrawal, and the invoice, where a lock is the wrong tool', async () => {
+  await using server = await startPostgres()
+  const env = { POSTGRES_URL: server.url }
+  // Twice: what the first run has left behind must not matter.
+  for (let run = 0; run < 2; run++) {
+    expect(await output('paused-barista.mjs', env)).toBe(
+      'A sold one with token 1: 9 left\nB sold one with token 2: 8 left\n' +
+        "A was refused: token 1 of 'espresso' is stale: 2 was seen\n8 left, 1 write refused\n",
+    )
+    expect(await output('withdrawal.mjs', env)).toBe(
+      'unguarded: node 2 paid out, node 1 paid out, balance 40\n' +
+        'guarded: node 2 paid out, node 1 STALE_TOKEN, balance 70\n',
+    )
+    const [first, ...others] = (await output('invoice.mjs', env)).trimEnd().split('\n')
+    expect(first).toBe('first worker: has paid, and dies before it can note it')
+    expect(others.slice(-2)).toEqual(['fourth worker: charged already, receipt 1 over 99', 'charged 1 time'])
+  }
+})
+
+test('the delivery dispatch: one driver is accepted, though two workers hold the order', async () => {
+  await using server = await startRedis()
+  expect(await output('delivery-dispatch.mjs', { REDIS_URL: server.url })).toBe(
+    'both workers believe to hold the order: true\n' +
+      'the second worker assigns Ada: 200, the driver is Ada\n' +
+      'the first worker assigns Bob: 412, Stale fencing token\n' +
+      'the second worker again, after a time-out, assigns Cem: 200, the driver is Ada\n' +
+      'somebody without a lease assigns Dan: 428, Fencing token required\n' +
+      'order:42 is delivered by Ada\n',
+  )
+})
+
+test('the file in object storage: the late write of a paused holder is refused', async () => {
+  expect(await output('object-storage.mjs')).toBe(
+    "the first was refused: token 1 of 'report.txt' is stale: 2 was seen\nwritten by the first\nwritten by the second\n",
+  )
 })
