@@ -11,6 +11,8 @@ import { startPostgres } from './support/servers/postgres.ts'
 import { startRedisNodes } from './support/servers/redis.ts'
 import { startZookeeper } from './support/servers/zookeeper.ts'
 import { createFolder, removeFolder } from './support/temporary-folder.ts'
+import { startPostgres } from './support/servers/postgres.ts'
+import { startRedis, startRedisNodes } from './support/servers/redis.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const run = promisify(execFile)
@@ -140,4 +142,41 @@ test('the MariaDB example runs, and leaves no lease behind', async () => {
     'both are mine: true, with one token true\nanother try gives null\nreleased while still mine: true\n',
   )
   expect(await server.sql('SELECT COUNT(*) FROM ringfence_leases WHERE owner IS NOT NULL')).toBe('0')
+})
+
+test('the incidents on PostgreSQL: the barista, the withdrawal, and the invoice, where a lock is the wrong tool', async () => {
+  await using server = await startPostgres()
+  const env = { POSTGRES_URL: server.url }
+  // Twice: what the first run has left behind must not matter.
+  for (let run = 0; run < 2; run++) {
+    expect(await output('paused-barista.mjs', env)).toBe(
+      'A sold one with token 1: 9 left\nB sold one with token 2: 8 left\n' +
+        "A was refused: token 1 of 'espresso' is stale: 2 was seen\n8 left, 1 write refused\n",
+    )
+    expect(await output('withdrawal.mjs', env)).toBe(
+      'unguarded: node 2 paid out, node 1 paid out, balance 40\n' +
+        'guarded: node 2 paid out, node 1 STALE_TOKEN, balance 70\n',
+    )
+    const [first, ...others] = (await output('invoice.mjs', env)).trimEnd().split('\n')
+    expect(first).toBe('first worker: has paid, and dies before it can note it')
+    expect(others.slice(-2)).toEqual(['fourth worker: charged already, receipt 1 over 99', 'charged 1 time'])
+  }
+})
+
+test('the delivery dispatch: one driver is accepted, though two workers hold the order', async () => {
+  await using server = await startRedis()
+  expect(await output('delivery-dispatch.mjs', { REDIS_URL: server.url })).toBe(
+    'both workers believe to hold the order: true\n' +
+      'the second worker assigns Ada: 200, the driver is Ada\n' +
+      'the first worker assigns Bob: 412, Stale fencing token\n' +
+      'the second worker again, after a time-out, assigns Cem: 200, the driver is Ada\n' +
+      'somebody without a lease assigns Dan: 428, Fencing token required\n' +
+      'order:42 is delivered by Ada\n',
+  )
+})
+
+test('the file in object storage: the late write of a paused holder is refused', async () => {
+  expect(await output('object-storage.mjs')).toBe(
+    "the first was refused: token 1 of 'report.txt' is stale: 2 was seen\nwritten by the first\nwritten by the second\n",
+  )
 })

@@ -22,7 +22,7 @@ let folder: string
 const opened: FileGuard[] = []
 
 beforeAll(() => {
-  folder = createFolder('file-guard')
+  folder = createFolder('fileguard')
   mkdirSync(`${folder}/values`)
 })
 
