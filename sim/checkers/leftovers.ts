@@ -28,7 +28,7 @@ export function cleanUp(history: History): Verdict {
     const grant = [...last.values()].findLast((event) => isGrant(event) && mine(event.owner))
     if (grant === undefined) continue
     const ends = (event: EventOf<'send' | 'exec' | 'heard'>, kind: string): boolean =>
-      event.kind === kind && (event.what === 'release' || mine(event.former))
+      event.kind === kind && (event.what === 'release' || mine(event.former) || saysGone(event))
     if (events.slice(events.indexOf(grant)).some((event) => ends(event, 'exec'))) continue
     const heard = events.find(({ kind, id }) => kind === 'heard' && id === grant.id)
     const since = heard ?? events.find(({ kind, id }) => kind === 'send' && id === grant.id) ?? grant
@@ -37,6 +37,13 @@ export function cleanUp(history: History): Verdict {
     return { checker, verdict: 'false', why: `${process} was granted ${node} and never gave it back`, at, owners: [owner] }
   }
   return { checker, verdict: 'true' }
+}
+
+/** A confirmation or a renewal that found nothing of ours. */
+function saysGone(event: EventOf<'send' | 'exec' | 'heard'>): boolean {
+  if (event.kind !== 'exec' || !(event.what === 'confirm' || event.what === 'extend')) return false
+  const [reply] = event.reply
+  return Array.isArray(reply) && reply[0] === 0
 }
 
 function isGrant({ what, reply }: EventOf<'exec'>): boolean {
