@@ -10,7 +10,7 @@ import type { LeaseTerms, Settings, WaitTerms } from './options.ts'
 import { Queue } from './queue.ts'
 import type { Random } from './random.ts'
 import { Turns } from './turns.ts'
-import { Waiter, type WaitHost, type Won } from './waiter.ts'
+import { Waiter, type Contest, type WaitHost, type Won } from './waiter.ts'
 
 /** A split vote is contended again at once, so often; a rival that keeps winning shows up as the holder instead. */
 const SPLIT_ROUNDS = 8
@@ -57,7 +57,7 @@ export class Desk implements WaitHost, LeaseDesk {
   async tryAcquire(resources: readonly string[], terms: LeaseTerms): Promise<Lease | Refusal> {
     this.#assertOpen(resources)
     const began = instant(this.clock)
-    const outcome = await this.attempt(resources, terms.ttlMs, false)
+    const outcome = await this.attempt(resources, terms.ttlMs, { contended: false, isWanted: () => true })
     if (outcome.kind === 'refused') return outcome
     return this.admit(outcome, terms, elapsedMs(this.clock, began))
   }
@@ -155,7 +155,7 @@ export class Desk implements WaitHost, LeaseDesk {
     return lease
   }
 
-  async attempt(resources: readonly string[], ttlMs: number, contended: boolean): Promise<Won | Refusal> {
+  async attempt(resources: readonly string[], ttlMs: number, contest: Contest): Promise<Won | Refusal> {
     this.#busy++
     try {
       for (let round = 0; ; round++) {
@@ -164,7 +164,7 @@ export class Desk implements WaitHost, LeaseDesk {
         if (this.observer !== undefined) tell(this.observer, { type: 'attempt', resources, owner })
         // In order, so that the first node decides the race; all at once every fourth time, because the first node may
         // be the only one that keeps a dead rival's key.
-        const request = { resources, owner, ttlMs, inOrder: round === 0 ? contended : round % 4 !== 0 }
+        const request = { resources, owner, ttlMs, inOrder: round === 0 ? contest.contended : round % 4 !== 0 }
         const outcome = await this.engine.acquire(request).catch((cause: unknown) => this.#failed(request, cause))
         if (outcome.kind === 'granted') {
           const won: Won = {
@@ -192,6 +192,8 @@ export class Desk implements WaitHost, LeaseDesk {
         const tookMs = elapsedMs(this.clock, since)
         const pauseMs = Math.min(tookMs * 2 ** Math.min(round, 4), SPLIT_PAUSE_MS)
         await sleep(this.clock, this.random.fraction() * pauseMs)
+        // Who has given up contends no more: those behind it in the line wait until it is done.
+        if (!contest.isWanted()) return outcome
       }
     } finally {
       this.#done()

@@ -43,7 +43,7 @@ export class Keeper {
 
   add(record: LeaseRecord): void {
     this.#records.add(record)
-    this.#wakeIn(this.#nextMs(record))
+    this.#wakeFor(record)
   }
 
   /** Ends the lease here; the caller tells the engine. False if it was over already. */
@@ -111,14 +111,24 @@ export class Keeper {
     return record.renew && record.extending === undefined
   }
 
-  #wakeIn(delayMs: number): void {
+  #wakeFor(record: LeaseRecord): void {
+    const nowMs = this.#clock.monotonicMs()
+    this.#wakeIn(nowMs, this.#nextMs(record))
+  }
+
+  /**
+   * `nowMs` was read before the delay was computed: if the process stands still in between or before the timer is set, a
+   * delay counted from the end of the pause would let the signal come as much too late.
+   */
+  #wakeIn(nowMs: number, delayMs: number): void {
     // Timers have whole milliseconds; a fraction less would find nothing due and be set again at once.
     const wholeMs = Math.min(Math.max(Math.ceil(delayMs), 0), LONGEST_NAP_MS)
-    const atMs = this.#clock.monotonicMs() + wholeMs
+    const atMs = nowMs + wholeMs
     if (atMs >= this.#timerAtMs) return
     this.#timer?.cancel()
     this.#timerAtMs = atMs
-    this.#timer = this.#clock.timer(() => this.#tick(), wholeMs, true)
+    const leftMs = Math.ceil(atMs - this.#clock.monotonicMs())
+    this.#timer = this.#clock.timer(() => this.#tick(), Math.max(leftMs, 0), true)
   }
 
   #tick(): void {
@@ -134,9 +144,10 @@ export class Keeper {
       tell(this.#observer, { type: 'stalled', lateMs, leases })
     }
     this.#renewDue()
+    const nowMs = this.#clock.monotonicMs()
     let nextMs = Infinity
     for (const record of this.#records) nextMs = Math.min(nextMs, this.#nextMs(record))
-    if (nextMs < Infinity) this.#wakeIn(nextMs)
+    if (nextMs < Infinity) this.#wakeIn(nowMs, nextMs)
   }
 
   #reasonAtDeadline(record: LeaseRecord): LossReason {
@@ -172,7 +183,7 @@ export class Keeper {
     for (const record of records) {
       if (newTtlMs !== undefined) record.mayEndAt(since, newTtlMs)
       record.extending = call
-      if (newTtlMs !== undefined) this.#wakeIn(this.#nextMs(record))
+      if (newTtlMs !== undefined) this.#wakeFor(record)
     }
     const answers = await call
     for (const [index, record] of records.entries()) {
@@ -229,7 +240,7 @@ export class Keeper {
         })
       }
     }
-    this.#wakeIn(this.#nextMs(record))
+    this.#wakeFor(record)
   }
 }
 

@@ -19,6 +19,14 @@ export interface Won {
   readonly chain: Chain | undefined
 }
 
+/** How an attempt contends with rivals. */
+export interface Contest {
+  /** Others were woken with us: let the first server decide. */
+  readonly contended: boolean
+  /** Does anyone still wait for it? */
+  isWanted(): boolean
+}
+
 /** What a waiter needs of the locks it waits for. */
 export interface WaitHost {
   readonly engine: Engine
@@ -27,8 +35,8 @@ export interface WaitHost {
   readonly random: Random
   readonly turns: Turns
   readonly observer: Observer | undefined
-  /** One attempt on the servers; rejects with `EngineError`. */
-  attempt(resources: readonly string[], ttlMs: number, contended: boolean): Promise<Won | Refusal>
+  /** One attempt on the servers, and more after a split vote while it is still wanted; rejects with `EngineError`. */
+  attempt(resources: readonly string[], ttlMs: number, contest: Contest): Promise<Won | Refusal>
   /** A place in the servers' own queue, until it is our turn; rejects with `EngineError` or when the signal aborts. */
   enqueue(resources: readonly string[], ttlMs: number, signal: AbortSignal): Promise<Won>
   /** A lease of this very process that stands in the way: no need to ask a server. */
@@ -184,7 +192,8 @@ export class Waiter {
   async #try(polls: number): Promise<number> {
     const contended = this.#contended
     this.#contended = false
-    const outcome = await this.#host.attempt(this.resources, this.terms.ttlMs, contended).catch((error: unknown) => {
+    const contest = { contended, isWanted: () => !this.#settled }
+    const outcome = await this.#host.attempt(this.resources, this.terms.ttlMs, contest).catch((error: unknown) => {
       if (error instanceof EngineError && error.transient) return error
       throw error
     })

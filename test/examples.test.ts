@@ -8,11 +8,9 @@ import { startConsul } from './support/servers/consul.ts'
 import { startEtcd } from './support/servers/etcd.ts'
 import { startMariadb } from './support/servers/mariadb.ts'
 import { startPostgres } from './support/servers/postgres.ts'
-import { startRedisNodes } from './support/servers/redis.ts'
+import { startRedis, startRedisNodes } from './support/servers/redis.ts'
 import { startZookeeper } from './support/servers/zookeeper.ts'
 import { createFolder, removeFolder } from './support/temporary-folder.ts'
-import { startPostgres } from './support/servers/postgres.ts'
-import { startRedis, startRedisNodes } from './support/servers/redis.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const run = promisify(execFile)

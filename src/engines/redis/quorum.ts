@@ -225,9 +225,10 @@ export class QuorumEngine implements Engine {
     const token = await election.run()
     this.#highestFence = Math.max(this.#highestFence, election.highestFence)
     state = token === undefined ? 'lost' : 'won'
-    // Where someone holds it for certain, nobody need hear that we have let go of the rest: a waiter whom it woke would be
-    // granted the same rest, let go of it, and wake the others, for as long as the lease lasts.
-    quiet = this.#holder(election) !== undefined
+    // Where someone holds it for certain, or too few nodes answer, nobody need hear that we have let go of the rest: a
+    // waiter whom it woke, ourselves among them, would be granted the same rest, let go of it, and wake the others, at the
+    // speed of the network, for as long as that lasts.
+    quiet = this.#holder(election) !== undefined || election.failures.length > this.#nodes.length - this.#quorum
     if (token === undefined) await this.#withdraw(election, keys, owner, quiet)
     return { token, election }
   }
