@@ -19,7 +19,7 @@ interface Contestant {
   readonly name: string
   /** What the connector of this engine reads; the servers are one of each kind. */
   readonly connector: string
-  start(): Promise<{ env: Record<string, string>; stop(): Promise<unknown> }>
+  readonly start: () => Promise<{ env: Record<string, string>; stop: () => Promise<unknown> }>
 }
 
 const TTL_MS = 30_000
@@ -94,7 +94,7 @@ test('every engine beside the others', { timeout: 600_000 }, async () => {
   for (const { name, connector, start } of contestants) {
     const { env, stop } = await start()
     Object.assign(process.env, env)
-    const { connect } = (await import(`../test/process/connect/${connector}.mjs`)) as { connect(): Promise<Engine> }
+    const { connect } = (await import(`../test/process/connect/${connector}.mjs`)) as { connect: () => Promise<Engine> }
     const locks = [
       createLocks(await connect(), { ttl: TTL_MS }),
       createLocks(await connect(), { ttl: TTL_MS }),

@@ -89,7 +89,7 @@ export class Keeper {
   /** As if all renewals were due; those under way will tell by themselves. */
   #proveAll(): void {
     for (const record of this.#records) if (this.#renewable(record)) record.renewAfterMs = 0
-    if (this.#records.size > 0) this.#wakeIn(0)
+    if (this.#records.size > 0) this.#wakeIn(this.#clock.monotonicMs(), 0)
   }
 
   /** Time until this lease wants attention: its end, or before that its renewal. */
