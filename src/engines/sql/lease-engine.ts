@@ -49,7 +49,7 @@ const MOST_TRIES = 20
 const PAUSE_MS = 1
 const LONGEST_PAUSE_MS = 50
 /** For statements that belong to no lease: the time they have, as if they belonged to one of 30 s. */
-export const NO_TTL_MS = 30_000
+const NO_TTL_MS = 30_000
 /** A lease that ends with a session may end at any time, and nobody tells; waiters look this often. */
 const LOOK_EVERY_MS = 500
 
@@ -308,6 +308,8 @@ export class LeaseEngine implements Engine {
   }
 
   #verdict(error: unknown): Verdict {
+    // Of our own making: the table could not be created, and nothing was asked of it.
+    if (error instanceof EngineError) return error.transient ? 'undone' : 'never'
     return error instanceof LateError ? 'unknown' : this.#table.verdict(error)
   }
 
