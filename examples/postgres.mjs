@@ -9,7 +9,7 @@ const pool = new Pool({ connectionString })
 // Leases in a table: they end by time.
 const locks = createLocks(postgres(pool), { ttl: '30s', wait: '10s' })
 await locks.using('invoice:42', async (lease) => {
-  console.log(`mine: token ${lease.token > 0n}, for another try`, await locks.tryAcquire('invoice:42'))
+  console.log(`mine: token ${lease.token > 0n}; another try gives`, await locks.tryAcquire('invoice:42'))
 })
 await locks.close()
 

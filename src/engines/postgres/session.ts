@@ -73,24 +73,28 @@ export class Session {
   }
 
   async #begin(): Promise<Open> {
-    const connection = recogniseConnection(await this.#connect())
+    const connection = await this.#connectInTime(SILENT_MS)
     try {
-      const [first] = await connection.query(PID, [])
-      const pid = first?.['pid'] ?? ''
-      if (String(await connection.toldPid()) !== pid) await this.#assertOwnServer(connection, pid)
-      const session = String(BigInt.asUintN(63, BigInt(`0x${systemRandom.id()}`)))
-      const lock = 'SELECT pg_try_advisory_lock($1::text::bigint)::text AS locked, pg_backend_pid()::text AS pid'
-      const [row] = await connection.query(lock, [session])
-      if (row?.['pid'] !== pid) throw new PoolerError('one connection has changing server processes')
-      const query: Open['query'] = (text, params) => this.#query(open, text, params)
-      const open: Open = { session, connection, pid, query, isOver: false }
-      this.#answeredMs = this.#clock.monotonicMs()
-      connection.onEnd?.(() => this.#over(open))
-      return open
+      return await inTime(this.#clock, this.#occupy(connection), SILENT_MS)
     } catch (error) {
-      await this.#quietly(connection.end())
+      void this.#quietly(connection.end())
       throw error
     }
+  }
+
+  async #occupy(connection: PostgresConnection): Promise<Open> {
+    const [first] = await connection.query(PID, [])
+    const pid = first?.['pid'] ?? ''
+    if (String(await connection.toldPid()) !== pid) await this.#assertOwnServer(connection, pid)
+    const session = String(BigInt.asUintN(63, BigInt(`0x${systemRandom.id()}`)))
+    const lock = 'SELECT pg_try_advisory_lock($1::text::bigint)::text AS locked, pg_backend_pid()::text AS pid'
+    const [row] = await connection.query(lock, [session])
+    if (row?.['pid'] !== pid) throw new PoolerError('one connection has changing server processes')
+    const query: Open['query'] = (text, params) => this.#query(open, text, params)
+    const open: Open = { session, connection, pid, query, isOver: false }
+    this.#answeredMs = this.#clock.monotonicMs()
+    connection.onEnd?.(() => this.#over(open))
+    return open
   }
 
   /**
@@ -98,7 +102,10 @@ export class Session {
    * transaction, a pooler must have lent it another server's connection than ours, or ours.
    */
   async #assertOwnServer(connection: PostgresConnection, pid: string): Promise<void> {
-    const second = await this.#second()
+    // From a pool with one connection there is none to be had.
+    const second = await this.#connectInTime(SECOND_TIMEOUT_MS).catch((cause: unknown) => {
+      throw new Error('connect() gave no second connection, by which a pooler in between is looked for', { cause })
+    })
     try {
       await second.query('BEGIN', [])
       const [other] = await second.query(PID, [])
@@ -111,15 +118,15 @@ export class Session {
     }
   }
 
-  /** From a pool with one connection there is none to be had. */
-  async #second(): Promise<PostgresConnection> {
+  /** One that comes later than that is closed. */
+  async #connectInTime(timeoutMs: number): Promise<PostgresConnection> {
     const connecting = this.#connect().then(recogniseConnection)
-    return inTime(this.#clock, connecting, SECOND_TIMEOUT_MS).catch((cause: unknown) => {
+    return inTime(this.#clock, connecting, timeoutMs).catch((error: unknown) => {
       connecting.then(
         (late) => this.#quietly(late.end()),
         () => undefined,
       )
-      throw new Error('connect() gave no second connection, by which a pooler in between is looked for', { cause })
+      throw error
     })
   }
 

@@ -36,6 +36,7 @@ export class Wakeups {
   #provedMs = -Infinity
   #proving: Promise<boolean> | undefined
   #hearPulse: { readonly payload: string; readonly heard: () => void } | undefined
+  readonly #ending = new Set<Promise<void>>()
   #failures = 0
   #retryAtMs = -Infinity
   #timer: Timer | undefined
@@ -90,7 +91,8 @@ export class Wakeups {
     this.#timer?.cancel()
     this.#watchers.clear()
     await this.#proving
-    await this.#drop()
+    this.#drop()
+    await Promise.all(this.#ending)
   }
 
   async #prove(): Promise<boolean> {
@@ -103,7 +105,7 @@ export class Wakeups {
     } catch {
       // Waiters poll meanwhile; check() says why.
       this.#retryAtMs = this.#clock.monotonicMs() + Math.min(FIRST_RETRY_MS * 2 ** this.#failures++, LONGEST_RETRY_MS)
-      await this.#drop()
+      this.#drop()
       return false
     }
   }
@@ -170,11 +172,14 @@ export class Wakeups {
     for (const watchers of this.#watchers.values()) for (const freed of watchers) freed()
   }
 
-  async #drop(): Promise<void> {
+  #drop(): void {
     const line = this.#line
     this.#line = undefined
     this.#provedMs = -Infinity
-    if (line !== undefined) await this.#end(line)
+    if (line === undefined) return
+    // In the background: what is dead takes long to close, and the watchers wait to be called.
+    const ending = this.#end(line).finally(() => this.#ending.delete(ending))
+    this.#ending.add(ending)
   }
 
   /** A line that can't be closed in time ends with its connection. */

@@ -308,6 +308,8 @@ export class LeaseEngine implements Engine {
   }
 
   #verdict(error: unknown): Verdict {
+    // Of our own making: the table could not be created, and nothing was asked of it.
+    if (error instanceof EngineError) return error.transient ? 'undone' : 'never'
     return error instanceof LateError ? 'unknown' : this.#table.verdict(error)
   }
 

@@ -208,6 +208,17 @@ test('the connections of a pool are given back without a lock', async () => {
   await two.end()
 })
 
+test('a connection that can not be opened is a failure that may pass', async () => {
+  let isUp = false
+  const engine = open(async () => {
+    if (!isUp) throw new Error('not yet')
+    return connectedClient(server.url)
+  })
+  await expect(engine.acquire(request())).rejects.toMatchObject({ transient: true })
+  isUp = true
+  await grant(engine)
+})
+
 test('what connect gives is looked at', async () => {
   for (const given of [pool, {}, undefined]) {
     const engine = postgresAdvisory(async () => given as never)
