@@ -61,7 +61,7 @@ export interface GuardOptions {
   clock?: Clock
 }
 
-export const GUARD_OPTIONS = ['observe', 'timeout', 'clock']
+const GUARD_OPTIONS = ['observe', 'timeout', 'clock']
 
 /** Every store keeps it: a signed integer of 64 bits. */
 export const MAX_TOKEN = 2n ** 63n - 1n
