@@ -152,8 +152,9 @@ test('the incidents on PostgreSQL: the barista, the withdrawal, and the invoice,
   }
 })
 
-test('the delivery dispatch: one driver is accepted, though two workers hold the order', async () => {
+test('the guard refuses a paused holder; of two workers that hold an order, one assignment is accepted', async () => {
   await using server = await startRedis()
+  expect(await output('guard.mjs', { REDIS_URL: server.url })).toBe('refused: STALE_TOKEN\nthe report is new\n')
   expect(await output('delivery-dispatch.mjs', { REDIS_URL: server.url })).toBe(
     'both workers believe to hold the order: true\n' +
       'the second worker assigns Ada: 200, the driver is Ada\n' +

@@ -124,6 +124,21 @@ describe('imports', () => {
     expect(strangers.map(shown)).toEqual([])
   })
 
+  test('a guard imports of the core only small tools, and of an engine only how its store is reached', () => {
+    const core = ['arguments', 'clock', 'deadlines', 'duration', 'errors', 'events', 'options', 'random']
+    const reach = ['redis/client', 'redis/drivers/recognise', 'redis/drivers/server-errors', 'redis/keys', 'redis/slot']
+    const allowed = [
+      ...core.map((name) => `src/${name}.ts`),
+      ...[...reach, 'file/database', 'file/failures'].map((name) => `src/engines/${name}.ts`),
+    ]
+    const ofGuards = all.filter(({ path }) => path.startsWith('src/guards/'))
+    const outside = ofGuards.filter(
+      ({ target }) => target.startsWith('src/') && !target.startsWith('src/guards/') && !allowed.includes(target),
+    )
+    expect(outside.map(shown)).toEqual([])
+    expect(ofGuards.length).toBeGreaterThan(20)
+  })
+
   test('the core imports no engine, no guard and no command', () => {
     const core = all.filter(({ path }) => dirname(path) === 'src')
     const wrong = core.filter(({ target }) => /^src\/(engines|guards|cli)\//.test(target))

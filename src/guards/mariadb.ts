@@ -22,7 +22,7 @@ const MARIADB: Dialect = {
     `CREATE TABLE IF NOT EXISTS ${table} (resource VARBINARY(1024) PRIMARY KEY, engine VARBINARY(1020) NOT NULL, token BIGINT NOT NULL) ENGINE=InnoDB`,
   quote: (name) => `\`${name}\``,
   placeholder: () => '?',
-  // Compared with a text, a number would become a double, and lose its last digits above 2^53.
+  // Compared with a text, a number may become a double, which loses its last digits above 2^53.
   tokenOf: (placeholder) => `CAST(${placeholder} AS SIGNED)`,
   textOf: (column) => `CAST(${column} AS CHAR)`,
   isSame: (column, placeholder) => `CAST(${column} AS BINARY) = CAST(${placeholder} AS BINARY)`,

@@ -207,18 +207,19 @@ class MongodbStoreGuard<S> implements MongodbGuard<S> {
 const SHORTEST_PAUSE_MS = 5
 
 async function commit(session: Session): Promise<void> {
-  for (;;) {
+  for (let tries = 1; ; tries++) {
     try {
       await session.commitTransaction()
       return
     } catch (error) {
       // Committing the same transaction twice is one commit. The caller stops waiting at the deadline.
-      if (!hasLabel(error, 'UnknownTransactionCommitResult') || errorCode(error) === MAX_TIME_EXPIRED) throw error
+      if (!hasLabel(error, 'UnknownTransactionCommitResult') || tries === MOST_COMMITS) throw error
     }
   }
 }
 
-const MAX_TIME_EXPIRED = 50
+/** The driver itself sends each of them twice. */
+const MOST_COMMITS = 3
 
 async function aborted(session: Session): Promise<void> {
   try {
