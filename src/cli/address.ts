@@ -1,0 +1,68 @@
+import { usage } from './exit-codes.ts'
+import { redacted } from './settings.ts'
+
+export interface Host {
+  readonly host: string
+  readonly port: number
+}
+
+/** An engine's URL in parts. Not by `URL`, which knows nothing of several hosts. */
+export interface Address {
+  readonly scheme: string
+  readonly user: string | undefined
+  readonly password: string | undefined
+  readonly hosts: readonly Host[]
+  /** Without the slash before it. */
+  readonly path: string
+  readonly parameters: Parameters
+}
+
+export function parseAddress(url: string, defaultPort: number): Address {
+  const match = /^([a-z][a-z0-9+]*):\/\/(?:([^/?#]*)@)?([^/?#]*)(?:\/([^?#]*))?(?:\?([^#]*))?$/i.exec(url)
+  if (match === null) throw usage(`--engine: expected a URL such as redis://host:6379, got ${redacted(url)}`)
+  const [, scheme = '', login, hosts = '', path = '', query = ''] = match
+  const [user, ...password] = (login ?? '').split(':')
+  return {
+    scheme: scheme.toLowerCase(),
+    user: user === '' ? undefined : decodeURIComponent(user!),
+    password: password.length === 0 ? undefined : decodeURIComponent(password.join(':')),
+    hosts: hosts.split(',').map((host) => parseHost(host, defaultPort, url)),
+    path: decodeURIComponent(path),
+    parameters: new Parameters(query, url),
+  }
+}
+
+function parseHost(text: string, defaultPort: number, url: string): Host {
+  const match = /^(\[[0-9a-f:.]+\]|[^:]+)(?::(\d+))?$/i.exec(text)
+  if (match === null) throw usage(`--engine: expected host or host:port, got '${text}' in ${redacted(url)}`)
+  const [, host = '', port] = match
+  return { host: host.replace(/^\[|\]$/g, ''), port: port === undefined ? defaultPort : Number(port) }
+}
+
+/** What stands behind the question mark. Each one must be asked for, or it is one that nobody obeys. */
+export class Parameters {
+  readonly #values: URLSearchParams
+  readonly #url: string
+
+  constructor(query: string, url: string) {
+    this.#values = new URLSearchParams(query)
+    this.#url = url
+  }
+
+  /** Those of the names that are there, as options of an engine. */
+  take(names: Readonly<Record<string, 'text' | 'number'>>): Record<string, string | number> {
+    const taken: Record<string, string | number> = {}
+    for (const [name, kind] of Object.entries(names)) {
+      const value = this.#values.get(name)
+      if (value === null) continue
+      this.#values.delete(name)
+      taken[name] = kind === 'number' ? Number(value) : value
+    }
+    return taken
+  }
+
+  done(): void {
+    const [name] = this.#values.keys()
+    if (name !== undefined) throw usage(`--engine: unknown parameter '${name}' in ${redacted(this.#url)}`)
+  }
+}

@@ -1,0 +1,280 @@
+/** The one source of the help, the man page, the completion and of what is accepted. */
+export interface OptionSpec {
+  readonly name: string
+  readonly short?: string
+  /** How its value is called; absent for a switch. */
+  readonly value?: string
+  readonly text: string
+  /** For the completion. */
+  readonly choices?: readonly string[]
+}
+
+export interface CommandSpec {
+  readonly name: string
+  readonly synopsis: readonly string[]
+  readonly summary: string
+  readonly text: readonly string[]
+  readonly options: readonly OptionSpec[]
+  readonly examples: readonly (readonly [command: string, what: string])[]
+}
+
+const ENGINE: readonly OptionSpec[] = [
+  {
+    name: 'engine',
+    short: 'e',
+    value: 'URL',
+    text: 'where leases are kept (default: RINGFENCE_URL, then the config file, then a file of this machine); a password in it can be seen by `ps`, so better use RINGFENCE_URL or --engine-file',
+  },
+  { name: 'engine-file', value: 'FILE', text: 'read that URL from a file (RINGFENCE_URL_FILE does the same)' },
+  { name: 'config', value: 'FILE', text: 'read this config file instead of ./ringfence.json and the one of the user' },
+]
+
+const OUTPUT: readonly OptionSpec[] = [
+  { name: 'json', text: 'machine-readable output' },
+  { name: 'quiet', short: 'q', text: 'say nothing that the exit code says too' },
+  { name: 'help', short: 'h', text: 'show this help' },
+]
+
+const HOLD: readonly OptionSpec[] = [
+  {
+    name: 'ttl',
+    value: 'TIME',
+    text: 'how long the lease lasts without renewal; it is renewed all the time (default 30s, at least 1s)',
+  },
+  {
+    name: 'grace',
+    value: 'TIME',
+    text: 'between TERM and KILL when the lease is lost; both come before its validity ends (default a sixth of the ttl, at most half of it)',
+  },
+  { name: 'max-hold', value: 'TIME', text: 'the lease ends after this time, and the command with it (default: never)' },
+  { name: 'on-lost', value: 'CMD', text: 'run by /bin/sh when the lease was lost, after the command has been stopped' },
+  { name: 'label', value: 'NAME', text: 'who we are, for people who look at the locks (default host:pid)' },
+  {
+    name: 'tty',
+    text: 'give the command the terminal although its input is not one (it asks for a password on /dev/tty)',
+  },
+  { name: 'no-tty', text: 'never give the command the terminal' },
+]
+
+export const COMMANDS: readonly CommandSpec[] = [
+  {
+    name: 'run',
+    synopsis: ['ringfence run [options] RESOURCE... -- COMMAND [ARG...]'],
+    summary: 'hold a lease while a command runs',
+    text: [
+      'Waits for the lease, runs the command without a shell in a process group of its own, renews the lease while it runs, and releases it after. Several resources are locked together, all or none.',
+      "The exit code is the command's own, or 128+n if signal n ended it. INT, TERM, HUP, QUIT, USR1, USR2 and WINCH are passed on to the command; while it still waits they end the wait.",
+      'When the lease is lost, the command gets TERM, and KILL after the grace, so early that nothing of it is alive when validity ends; also when ringfence itself is stopped or killed meanwhile.',
+      'The command finds in its environment: RINGFENCE_RESOURCE (several: a line each), RINGFENCE_TOKEN, RINGFENCE_OWNER, RINGFENCE_ENGINE, RINGFENCE_DEADLINE_FILE. `ringfence held` in it exits 0 while the lease is surely held.',
+      'Without --wait it waits for ever for a holder, but not for an engine that can not be reached at the start.',
+    ],
+    options: [
+      { name: 'wait', value: 'TIME', text: 'wait at most so long (default: for ever)' },
+      { name: 'no-wait', short: 'n', text: 'do not wait: exit 193 when someone else has it' },
+      { name: 'once', text: 'for cron: exit 198 without running when it runs, or has just run, elsewhere' },
+      {
+        name: 'at-least',
+        value: 'TIME',
+        text: 'with --once: nobody runs it again for so long, however soon it is done',
+      },
+      ...HOLD,
+      ...ENGINE,
+      ...OUTPUT,
+    ],
+    examples: [
+      ['ringfence run backup -- pg_dump -f dump.sql app', 'one backup at a time on this machine'],
+      ['ringfence run --no-wait report -- ./report.sh', 'exit 193 at once if it already runs'],
+      ['ringfence run --once --at-least 50s tick -- ./tick.sh', 'from every machine’s cron, and one of them does it'],
+      [
+        'RINGFENCE_URL=redis://a,b,c ringfence run deploy -- ./deploy.sh',
+        'across machines, on a quorum of three Redis',
+      ],
+    ],
+  },
+  {
+    name: 'elect',
+    synopsis: ['ringfence elect [options] NAME -- COMMAND [ARG...]'],
+    summary: 'run a command while leader',
+    text: [
+      'Waits to be elected and runs the command. When the leadership is lost the command is stopped as by `run`, and ringfence campaigns again. When the command ends by itself while leader, ringfence steps down and exits with its code.',
+    ],
+    options: [...HOLD, ...ENGINE, ...OUTPUT],
+    examples: [['ringfence elect scheduler -- ./scheduler', 'one of many machines schedules']],
+  },
+  {
+    name: 'held',
+    synopsis: ['ringfence held'],
+    summary: 'inside a command of run: is the lease still held?',
+    text: [
+      'Exits 0 while the lease is surely ours, and 1 otherwise. It looks at the deadline in RINGFENCE_DEADLINE_FILE and at the clock, and asks nobody, so it is right also when ringfence itself is stopped or dead.',
+    ],
+    options: OUTPUT,
+    examples: [['ringfence held && mv report.tmp report', 'look once more before the step that counts']],
+  },
+  {
+    name: 'status',
+    synopsis: ['ringfence status [options] [RESOURCE]'],
+    summary: 'who holds what',
+    text: [
+      'Shows holder, token, since when and for how long, and how many wait, as far as the engine knows. With a RESOURCE it exits 0 if it is held and 1 if it is free.',
+    ],
+    options: [
+      { name: 'watch', short: 'w', text: 'show it again whenever it changes, until interrupted' },
+      { name: 'every', value: 'TIME', text: 'with --watch: look so often (default 1s)' },
+      ...ENGINE,
+      ...OUTPUT,
+    ],
+    examples: [
+      ['ringfence status', 'all leases of the engine'],
+      ['ringfence status backup --watch --json', 'one line of JSON for each change'],
+    ],
+  },
+  {
+    name: 'release',
+    synopsis: ['ringfence release --force [options] RESOURCE'],
+    summary: "end someone else's lease",
+    text: [
+      "Says whose it is and asks before it does. The holder's command is stopped when its next renewal fails, which may take a third of its ttl: until then two may work on the resource. A store that checks tokens is safe; others are not.",
+    ],
+    options: [
+      { name: 'force', short: 'f', text: 'required: the lease is not yours' },
+      { name: 'yes', short: 'y', text: 'do not ask' },
+      ...ENGINE,
+      ...OUTPUT,
+    ],
+    examples: [['ringfence release --force backup', 'after a machine was lost with a long ttl']],
+  },
+  {
+    name: 'doctor',
+    synopsis: ['ringfence doctor [options]'],
+    summary: 'is the engine fit to hold locks?',
+    text: [
+      'Shows all findings with what they mean and what to do. Exits 0, or 1 if something is critical (with --strict: if there is a warning).',
+    ],
+    options: [
+      { name: 'ttl', value: 'TIME', text: 'judge for leases of this ttl (default 30s)' },
+      { name: 'strict', text: 'exit 1 for warnings too' },
+      ...ENGINE,
+      ...OUTPUT,
+    ],
+    examples: [['ringfence doctor --engine redis://a,b,c', 'before you rely on them']],
+  },
+  {
+    name: 'init',
+    synopsis: ['ringfence init [options]'],
+    summary: 'create what the engine needs on its servers',
+    text: [
+      'Creates tables, or stamps the nodes of a new quorum. Engines do it on first use as well; this does it ahead, with an account that may.',
+    ],
+    options: [...ENGINE, ...OUTPUT],
+    examples: [['ringfence init --engine postgres://db/app', 'create the table']],
+  },
+  {
+    name: 'advise',
+    synopsis: ['ringfence advise [options]'],
+    summary: 'which engine suits you, or whether you need a lock at all',
+    text: [
+      'Asks a few questions on the terminal, or takes the answers as options, and ends with a recommendation, its reason and a snippet.',
+    ],
+    options: [
+      {
+        name: 'protects',
+        value: 'WHAT',
+        text: 'what the lock protects: one-database, several-stores, a-job',
+        choices: ['one-database', 'several-stores', 'a-job'],
+      },
+      {
+        name: 'failure',
+        value: 'COST',
+        text: 'what it costs if two do it at once: waste, damage',
+        choices: ['waste', 'damage'],
+      },
+      {
+        name: 'checks',
+        value: 'ANSWER',
+        text: 'can the store check a token on each write: yes, no',
+        choices: ['yes', 'no'],
+      },
+      { name: 'machines', value: 'N', text: 'where it runs: one, many', choices: ['one', 'many'] },
+      {
+        name: 'have',
+        value: 'SERVER',
+        text: 'what you already run: nothing, redis, postgres, mariadb, mongodb, etcd, consul, zookeeper',
+        choices: ['nothing', 'redis', 'postgres', 'mariadb', 'mongodb', 'etcd', 'consul', 'zookeeper'],
+      },
+      {
+        name: 'available',
+        value: 'ANSWER',
+        text: 'must it go on when one server is gone: yes, no',
+        choices: ['yes', 'no'],
+      },
+      ...OUTPUT,
+    ],
+    examples: [
+      ['ringfence advise', 'asks'],
+      ['ringfence advise --protects a-job --failure waste --machines many --have redis --available no', 'does not ask'],
+    ],
+  },
+  {
+    name: 'bench',
+    synopsis: ['ringfence bench [options]'],
+    summary: 'how fast is your engine from here, and which ttl suits it',
+    text: [
+      'Acquires and releases a resource of its own, shows p50 and p99 of each, measures how the clock that ends leases runs against ours, and recommends a ttl from both.',
+    ],
+    options: [
+      { name: 'count', value: 'N', text: 'so many leases (default 200)' },
+      { name: 'for', value: 'TIME', text: 'compare the clocks for so long (default 3s)' },
+      ...ENGINE,
+      ...OUTPUT,
+    ],
+    examples: [['ringfence bench --engine redis://a,b,c', 'p50 and p99 from this machine']],
+  },
+  {
+    name: 'completion',
+    synopsis: ['ringfence completion bash|zsh|fish'],
+    summary: 'print a completion script for your shell',
+    text: [],
+    options: [{ name: 'help', short: 'h', text: 'show this help' }],
+    examples: [
+      ['eval "$(ringfence completion bash)"', 'in ~/.bashrc'],
+      ['ringfence completion fish > ~/.config/fish/completions/ringfence.fish', ''],
+    ],
+  },
+]
+
+export function commandNamed(name: string): CommandSpec | undefined {
+  return COMMANDS.find((command) => command.name === name)
+}
+
+/** What every command understands through its environment. */
+export const ENVIRONMENT: readonly (readonly [name: string, meaning: string])[] = [
+  ['RINGFENCE_URL', 'the engine, as --engine'],
+  ['RINGFENCE_URL_FILE', 'a file with that URL, as --engine-file'],
+  ['RINGFENCE_CONFIG', 'a config file, as --config'],
+  ['NO_COLOR', 'no colours, if set and not empty'],
+]
+
+/** What the command of run and elect finds in its environment. */
+export const CHILD_ENVIRONMENT: readonly (readonly [name: string, meaning: string])[] = [
+  ['RINGFENCE_RESOURCE', 'the name; of several, a line each'],
+  ['RINGFENCE_TOKEN', 'the fencing token: hand it to the store with every write'],
+  ['RINGFENCE_OWNER', 'the unique id of this lease'],
+  ['RINGFENCE_ENGINE', 'whose tokens these are; tokens of different engines can not be compared'],
+  ['RINGFENCE_DEADLINE_FILE', 'until when the lease is valid; `ringfence held` reads it'],
+]
+
+export const ENGINE_URLS: readonly (readonly [url: string, engine: string])[] = [
+  [
+    'file:/path/to/locks.db',
+    'the embedded engine: several processes of one machine; the default, at a path of the user’s',
+  ],
+  ['redis://host:6379', 'one Redis or Valkey; rediss:// with TLS'],
+  ['redis://a,b,c', 'a quorum of independent masters (Redlock), three or more'],
+  ['postgres://user@host/database', 'PostgreSQL'],
+  ['mariadb://user@host/database', 'MariaDB or MySQL (also mysql://)'],
+  ['mongodb://host/database', 'MongoDB (also mongodb+srv://)'],
+  ['etcd://host:2379', 'etcd; etcds:// with TLS; several hosts with commas'],
+  ['consul://host:8500', 'Consul; consuls:// with TLS'],
+  ['zookeeper://host:2181', 'ZooKeeper; several hosts with commas'],
+]

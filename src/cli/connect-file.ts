@@ -1,0 +1,18 @@
+import { fileURLToPath } from 'node:url'
+import { file } from '../engines/file/index.ts'
+import type { Connection } from './connect.ts'
+import { usage } from './exit-codes.ts'
+
+/** `file:/path/locks.db`, or relative as in `file:locks.db`; without a URL, the user's own file. */
+export async function connectFile(url: string | undefined): Promise<Connection> {
+  const path = url === undefined ? undefined : pathOf(url)
+  // What we run outlives us for a moment if we are killed: until the watchdog has noticed.
+  const engine = file(path, { deadHolder: 'after ttl' })
+  return { engine, url: url ?? 'file:', trouble: () => undefined, close: () => undefined }
+}
+
+function pathOf(url: string): string {
+  const path = url.startsWith('file://') ? fileURLToPath(url) : decodeURIComponent(url.slice('file:'.length))
+  if (path === '') throw usage('--engine: expected file:PATH, got file: without a path')
+  return path
+}

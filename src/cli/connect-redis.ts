@@ -1,0 +1,113 @@
+import { readFileSync } from 'node:fs'
+import { redis, redlock, type RedisOptions, type RedlockOptions } from '../engines/redis/index.ts'
+import { parseAddress, type Address, type Host } from './address.ts'
+import type { Connection } from './connect.ts'
+import { loadDriver } from './driver.ts'
+import { usage } from './exit-codes.ts'
+import { redacted } from './settings.ts'
+
+interface Client {
+  readonly client: unknown
+  close(): void
+}
+
+type Connect = (host: Host, failed: (error: Error) => void) => Client
+
+/** `redis://a,b,c` is a quorum of independent masters, `redis://a` one server. */
+export async function connectRedis(url: string): Promise<Connection> {
+  const address = parseAddress(url, 6379)
+  const { hosts, parameters } = address
+  if (hosts.length === 2) throw usage(`--engine: expected one Redis or three and more, got two in ${redacted(url)}`)
+  const common = { prefix: 'text', nodeTimeout: 'text', drift: 'number', fenceTtl: 'text' } as const
+  const single = hosts.length === 1
+  const options = parameters.take(
+    single ? { ...common, replicas: 'number', within: 'text' } : { ...common, maxTtl: 'text', restart: 'text' },
+  )
+  const tls = tlsOf(address)
+  parameters.done()
+  const open = await opener(address, tls)
+  let trouble: string | undefined
+  const clients = hosts.map((host) => open(host, (error) => (trouble = `${host.host}:${host.port}: ${error.message}`)))
+  const close = (): void => {
+    for (const client of clients) client.close()
+  }
+  try {
+    const engine = single
+      ? redis(clients[0]!.client, options as RedisOptions)
+      : redlock(
+          clients.map(({ client }) => client),
+          options as RedlockOptions,
+        )
+    return { engine, url: redacted(url), trouble: () => trouble, close }
+  } catch (error) {
+    close()
+    throw error
+  }
+}
+
+/** Files of certificates, where the system's own don't do. */
+function tlsOf({ scheme, parameters }: Address): Record<string, unknown> | undefined {
+  const files = parameters.take({ ca: 'text', cert: 'text', key: 'text' })
+  if (scheme === 'redis' || scheme === 'valkey') return undefined
+  return Object.fromEntries(Object.entries(files).map(([name, path]) => [name, readFileSync(String(path))]))
+}
+
+async function opener(address: Address, tls: Record<string, unknown> | undefined): Promise<Connect> {
+  const valkey = address.scheme.startsWith('valkey')
+  const names = valkey ? ['iovalkey', 'ioredis', 'redis'] : ['ioredis', 'redis', 'iovalkey']
+  const { name, module } = await loadDriver(names, valkey ? 'Valkey' : 'Redis')
+  const { user, password, path } = address
+  const database = path === '' ? 0 : Number(path)
+  if (!Number.isInteger(database)) throw usage(`--engine: expected the number of a database, got '/${path}'`)
+  if (name === 'redis') return nodeRedis(module, { user, password, database, tls })
+  const Redis = (module['Redis'] ?? module['default']) as IoredisConstructor
+  return ({ host, port }, failed) => {
+    const client = new Redis({
+      host,
+      port,
+      db: database,
+      ...(user === undefined ? {} : { username: user }),
+      ...(password === undefined ? {} : { password }),
+      ...(tls === undefined ? {} : { tls }),
+      // A refused connection is told at once; whether to try again is the core's business.
+      maxRetriesPerRequest: 0,
+    })
+    client.on('error', failed)
+    return { client, close: () => client.disconnect() }
+  }
+}
+
+type IoredisConstructor = new (options: object) => {
+  on(event: 'error', listener: (error: Error) => void): unknown
+  disconnect(): void
+}
+
+interface NodeRedisModule {
+  createClient(options: object): {
+    on(event: 'error', listener: (error: Error) => void): unknown
+    connect(): Promise<unknown>
+    destroy(): void
+  }
+}
+
+interface Login {
+  readonly user: string | undefined
+  readonly password: string | undefined
+  readonly database: number
+  readonly tls: Record<string, unknown> | undefined
+}
+
+function nodeRedis(module: unknown, { user, password, database, tls }: Login): Connect {
+  const { createClient } = module as NodeRedisModule
+  return ({ host, port }, failed) => {
+    const client = createClient({
+      database,
+      socket: { host, port, ...(tls === undefined ? {} : { tls: true, ...tls }) },
+      ...(user === undefined ? {} : { username: user }),
+      ...(password === undefined ? {} : { password }),
+    })
+    client.on('error', failed)
+    client.connect().catch(failed)
+    return { client, close: () => client.destroy() }
+  }
+}

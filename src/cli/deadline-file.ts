@@ -1,0 +1,72 @@
+import { mkdtempSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { systemClock } from '../clock.ts'
+import { sharedNow } from './shared-clock.ts'
+
+/** From now, in milliseconds. */
+export interface Deadlines {
+  /** The lease is surely ours until then. */
+  readonly untilMs: number
+  /** When the watchdog ends the command, should ringfence not have done it. */
+  readonly termMs: number
+  readonly killMs: number
+}
+
+/**
+ * Tells other processes until when the lease is valid: the command, which may ask at any time, and the watchdog, which
+ * ends the command when nobody has moved the deadline. It states a time and not "held", so that it is right also when
+ * ringfence is stopped or dead.
+ *
+ * One line: `CLOCK UNTIL TERM KILL UNTIL-UNIX`, milliseconds of the clock (uptime or unix), the last since 1970.
+ */
+export class DeadlineFile {
+  readonly folder: string
+  readonly path: string
+
+  constructor() {
+    this.folder = mkdtempSync(join(runtimeFolder(), 'ringfence-'))
+    this.path = join(this.folder, 'deadline')
+  }
+
+  /** Atomically: readers see the old line or the new one. `deadlines` is called after the clock was read, so that a stop
+   * of this process in between makes them too early and never too late. */
+  write(deadlines: () => Deadlines): void {
+    const { clock, ms } = sharedNow()
+    const wallMs = systemClock.wallMs()
+    const { untilMs, termMs, killMs } = deadlines()
+    const times = [ms + untilMs, ms + termMs, ms + killMs, wallMs + untilMs].map((time) => Math.floor(time))
+    const draft = `${this.path}.new`
+    writeFileSync(draft, `${clock} ${times.join(' ')}\n`, { mode: 0o644 })
+    renameSync(draft, this.path)
+  }
+
+  remove(): void {
+    rmSync(this.folder, { recursive: true, force: true })
+  }
+}
+
+/** Milliseconds of validity left by a deadline file; 0 when it is over, or the file is gone: then ringfence is too. */
+export function remainingByFile(path: string): number {
+  const fields = readOr(path)?.trim().split(' ') ?? []
+  const [until, , , untilUnix] = fields.slice(1).map(Number)
+  const now = sharedNow()
+  if (until === undefined || untilUnix === undefined || fields[0] !== now.clock) return 0
+  // The earlier of the two, as the lease itself counts: the wall clock may be set back, the other one may be another's.
+  const leftMs = Math.min(until - now.ms, untilUnix - systemClock.wallMs())
+  return leftMs > 0 ? leftMs : 0
+}
+
+function readOr(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch {
+    return undefined
+  }
+}
+
+/** Private to the user and emptied at the next start, where there is such a folder. */
+function runtimeFolder(): string {
+  const folder = process.env['XDG_RUNTIME_DIR']
+  return folder !== undefined && statSync(folder, { throwIfNoEntry: false })?.isDirectory() === true ? folder : tmpdir()
+}

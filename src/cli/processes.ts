@@ -1,0 +1,118 @@
+import { readdirSync, readFileSync } from 'node:fs'
+
+/** False when there is nobody left in the group. */
+export function signalGroup(group: number, signal: NodeJS.Signals | 0): boolean {
+  return sent(-group, signal)
+}
+
+function sent(pid: number, signal: NodeJS.Signals | 0): boolean {
+  try {
+    return process.kill(pid, signal)
+  } catch (error) {
+    // Of another user (sudo): there, but not ours to signal.
+    if ((error as NodeJS.ErrnoException).code === 'EPERM') return true
+    if ((error as NodeJS.ErrnoException).code === 'ESRCH') return false
+    throw error
+  }
+}
+
+interface Stat {
+  readonly state: string
+  readonly group: number
+  readonly session: number
+  /** The process group that has the terminal; -1 without one. */
+  readonly terminalGroup: number
+}
+
+/** Undefined when there is no such process, or no /proc. */
+export function statOf(pid: number | 'self'): Stat | undefined {
+  const text = readOr(`/proc/${pid}/stat`)
+  if (text === undefined) return undefined
+  // The second field is the program's name in parentheses, and may itself contain some.
+  const [state = '', , group, session, , terminalGroup] = text.slice(text.lastIndexOf(')') + 2).split(' ')
+  return { state, group: Number(group), session: Number(session), terminalGroup: Number(terminalGroup) }
+}
+
+/** Whoever has ended and was not yet collected by its parent (Z) does nothing any more. */
+function isAlive(stat: Stat | undefined): stat is Stat {
+  return stat !== undefined && stat.state !== 'Z' && stat.state !== 'X'
+}
+
+/** All that a command has started, as far as it can be told. */
+export class Family {
+  readonly group: number
+  readonly #marker: Buffer
+  /** Where the command was started; a daemon that it starts makes a session of its own. */
+  readonly #session: number | undefined
+
+  constructor(group: number, owner: string) {
+    this.group = group
+    this.#marker = Buffer.from(`RINGFENCE_OWNER=${owner}\0`)
+    this.#session = statOf(group)?.session
+  }
+
+  /** To everyone, also to those who left the process group. */
+  signal(signal: NodeJS.Signals): void {
+    signalGroup(this.group, signal)
+    for (const { pid } of this.#strays()) sent(pid, signal)
+  }
+
+  /** Ends what is left when the command itself is over, except for daemons. False when nothing was. */
+  signalRest(signal: NodeJS.Signals | 0): boolean {
+    const anyInGroup = this.#groupIsAlive()
+    if (anyInGroup) signalGroup(this.group, signal)
+    const rest = this.#strays().filter(({ session }) => session === this.#session)
+    for (const { pid } of rest) sent(pid, signal)
+    return anyInGroup || rest.length > 0
+  }
+
+  isAlive(): boolean {
+    return this.#groupIsAlive() || this.#strays().length > 0
+  }
+
+  #groupIsAlive(): boolean {
+    if (!signalGroup(this.group, 0)) return false
+    // A container without an init keeps its dead for ever, and a group of them looks alive.
+    const all = pids()
+    return all.length === 0 || all.some((pid) => belongs(statOf(pid), this.group))
+  }
+
+  /** Those who left the process group (`timeout` does, and each job of an interactive shell). Linux alone can tell. */
+  #strays(): { readonly pid: number; readonly session: number }[] {
+    const found: { pid: number; session: number }[] = []
+    for (const pid of pids()) {
+      if (readBytesOr(`/proc/${pid}/environ`)?.includes(this.#marker) !== true) continue
+      const stat = statOf(pid)
+      if (isAlive(stat) && stat.group !== this.group) found.push({ pid, session: stat.session })
+    }
+    return found
+  }
+}
+
+function belongs(stat: Stat | undefined, group: number): boolean {
+  return isAlive(stat) && stat.group === group
+}
+
+/** None where there is no /proc. Without ourselves. */
+function pids(): number[] {
+  try {
+    return readdirSync('/proc')
+      .map(Number)
+      .filter((pid) => pid > 0 && pid !== process.pid)
+  } catch {
+    return []
+  }
+}
+
+function readOr(file: string): string | undefined {
+  return readBytesOr(file)?.toString('latin1')
+}
+
+/** Processes come and go, and others' environments are theirs. */
+function readBytesOr(file: string): Buffer | undefined {
+  try {
+    return readFileSync(file)
+  } catch {
+    return undefined
+  }
+}

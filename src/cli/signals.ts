@@ -1,0 +1,59 @@
+import { constants } from 'node:os'
+
+/** Passed on to the command. Only WINCH would end nobody who does not know it. */
+const FORWARDED: readonly NodeJS.Signals[] = [
+  'SIGINT',
+  'SIGTERM',
+  'SIGHUP',
+  'SIGQUIT',
+  'SIGUSR1',
+  'SIGUSR2',
+  'SIGWINCH',
+]
+
+/** Why a wait was given up. */
+export class Interrupted extends Error {
+  readonly signal: NodeJS.Signals
+
+  constructor(signal: NodeJS.Signals) {
+    super(`interrupted by ${signal}`)
+    this.signal = signal
+  }
+
+  get exitCode(): number {
+    return signalCode(this.signal)
+  }
+}
+
+/** 128 + n, as shells show the death by a signal. */
+export function signalCode(signal: NodeJS.Signals): number {
+  return 128 + constants.signals[signal]
+}
+
+/** What is sent to us goes to whoever is in charge at the time; until someone is, it ends the wait. */
+export class Signals {
+  readonly #waiting = new AbortController()
+  #target: ((signal: NodeJS.Signals) => void) | undefined
+
+  constructor() {
+    for (const name of FORWARDED) process.on(name, () => this.#received(name))
+  }
+
+  /** Aborts, with `Interrupted`, when a signal came while nobody was there to take it. */
+  get interrupted(): AbortSignal {
+    return this.#waiting.signal
+  }
+
+  /** Undefined: from now on a signal interrupts. */
+  passTo(target: ((signal: NodeJS.Signals) => void) | undefined): void {
+    this.#target = target
+  }
+
+  #received(signal: NodeJS.Signals): void {
+    if (this.#target !== undefined) return this.#target(signal)
+    if (signal === 'SIGWINCH') return
+    // The second one is from somebody who has no patience with our tidying up.
+    if (this.#waiting.signal.aborted) process.exit(signalCode(signal))
+    this.#waiting.abort(new Interrupted(signal))
+  }
+}
