@@ -21,6 +21,7 @@ import { checkRedis } from './doctor.ts'
 import { isPermanent } from './drivers/server-errors.ts'
 import { Election } from './election.ts'
 import { extendOnQuorum } from './extend.ts'
+import { initNodes } from './init.ts'
 import { inspectQuorum } from './inspect.ts'
 import { assertOneSlot } from './keys.ts'
 import type { Granted, KeySet, RedisNode, Refused } from './node.ts'
@@ -174,6 +175,10 @@ export class QuorumEngine implements Engine {
       prefix: this.#options.prefix,
       replicas: this.#options.replicas,
     })
+  }
+
+  init(): Promise<readonly string[]> {
+    return initNodes(this.#nodes, (work) => this.#inTime(work))
   }
 
   async close(): Promise<void> {
