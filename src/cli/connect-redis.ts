@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { redis, redlock, type RedisOptions, type RedlockOptions } from '../engines/redis/index.ts'
+import { redis, redlock } from '../engines/redis/index.ts'
 import { parseAddress, type Address, type Host } from './address.ts'
 import type { Connection } from './connect.ts'
 import { loadDriver } from './driver.ts'
@@ -33,10 +33,10 @@ export async function connectRedis(url: string): Promise<Connection> {
   }
   try {
     const engine = single
-      ? redis(clients[0]!.client, options as RedisOptions)
+      ? redis(clients[0]!.client, options)
       : redlock(
           clients.map(({ client }) => client),
-          options as RedlockOptions,
+          options,
         )
     return { engine, url: redacted(url), trouble: () => trouble, close }
   } catch (error) {
@@ -83,7 +83,7 @@ type IoredisConstructor = new (options: object) => {
 }
 
 interface NodeRedisModule {
-  createClient(options: object): {
+  readonly createClient: (options: object) => {
     on(event: 'error', listener: (error: Error) => void): unknown
     connect(): Promise<unknown>
     destroy(): void

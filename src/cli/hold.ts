@@ -86,6 +86,7 @@ export class Holder {
     const starts = (): boolean => {
       if (signals.interrupted.aborted) return false
       signals.passTo((signal) => supervision.forward(signal))
+      signals.commandHasTerminal = this.#terminal
       return true
     }
     try {

@@ -5,13 +5,22 @@ import { EXIT, Failure, usage } from './exit-codes.ts'
 import { messageOf, Output } from './output.ts'
 import type { Call } from './session.ts'
 import { readConfig } from './settings.ts'
-import { Interrupted, Signals } from './signals.ts'
+import { Interrupted, signalCode, Signals } from './signals.ts'
 
 type Verb = (call: Call) => Promise<number>
 
 /** Each loaded when it is called: `run` must not wait for the others. */
 const VERBS: Readonly<Record<string, () => Promise<Verb>>> = {
   run: async () => (await import('./run.ts')).run,
+  elect: async () => (await import('./elect.ts')).elect,
+  held: async () => (await import('./held.ts')).held,
+  status: async () => (await import('./status.ts')).status,
+  release: async () => (await import('./release.ts')).release,
+  doctor: async () => (await import('./doctor.ts')).doctor,
+  init: async () => (await import('./init.ts')).init,
+  advise: async () => (await import('./advise.ts')).advise,
+  bench: async () => (await import('./bench.ts')).bench,
+  completion: async () => (await import('./completion.ts')).completion,
 }
 
 async function main(args: readonly string[]): Promise<number> {
@@ -33,14 +42,19 @@ async function main(args: readonly string[]): Promise<number> {
 async function call(line: CommandLine, verb: Verb): Promise<number> {
   const output = new Output({ json: line.options.has('json'), quiet: line.options.has('quiet') })
   const signals = new Signals()
+  let exitCode: number
   try {
-    return await verb({ line, output, signals, config: readConfig(line.options) })
+    exitCode = await verb({ line, output, signals, config: readConfig(line.options) })
   } catch (error) {
     // What failed after an interruption failed because of it.
     const { reason } = signals.interrupted as { reason: unknown }
-    if (reason instanceof Interrupted) return reason.exitCode
-    return told(error, output)
+    exitCode = reason instanceof Interrupted ? reason.exitCode : told(error, output)
   }
+  if (exitCode === signalCode('SIGINT') && process.stderr.isTTY) {
+    const { inForeground } = await import('./launch.ts')
+    if (inForeground()) await signals.dieOfInterrupt()
+  }
+  return exitCode
 }
 
 /** Says what went wrong and what to do next; answers the exit code. */

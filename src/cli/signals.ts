@@ -34,6 +34,8 @@ export function signalCode(signal: NodeJS.Signals): number {
 export class Signals {
   readonly #waiting = new AbortController()
   #target: ((signal: NodeJS.Signals) => void) | undefined
+  /** The command has the terminal: what is typed there reaches it and not us. */
+  commandHasTerminal = false
 
   constructor() {
     for (const name of FORWARDED) process.on(name, () => this.#received(name))
@@ -47,6 +49,16 @@ export class Signals {
   /** Undefined: from now on a signal interrupts. */
   passTo(target: ((signal: NodeJS.Signals) => void) | undefined): void {
     this.#target = target
+  }
+
+  /**
+   * Ctrl-C is meant for the whole job: a script that called us stops too if we die of it, and would go on if we exited with
+   * 130. If only the command has got it, the others of our process group get it from us.
+   */
+  async dieOfInterrupt(): Promise<never> {
+    process.removeAllListeners('SIGINT')
+    process.kill(this.commandHasTerminal ? 0 : process.pid, 'SIGINT')
+    return new Promise(() => undefined)
   }
 
   #received(signal: NodeJS.Signals): void {
