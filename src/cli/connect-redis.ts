@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs'
+import { systemClock } from '../clock.ts'
 import { redis, redlock } from '../engines/redis/index.ts'
 import { parseAddress, type Address, type Host } from './address.ts'
 import type { Connection } from './connect.ts'
@@ -8,8 +9,13 @@ import { redacted } from './settings.ts'
 
 interface Client {
   readonly client: unknown
+  /** Resolves when it is connected; rejects when the first attempt has failed. */
+  readonly ready: Promise<unknown>
   close(): void
 }
+
+/** Connecting, with TLS and from afar, may take longer than a command may. A server that is silent is left to the engine. */
+const CONNECT_MS = 5000
 
 type Connect = (host: Host, failed: (error: Error) => void) => Client
 
@@ -31,6 +37,7 @@ export async function connectRedis(url: string): Promise<Connection> {
   const close = (): void => {
     for (const client of clients) client.close()
   }
+  await connected(clients.map(({ ready }) => ready))
   try {
     const engine = single
       ? redis(clients[0]!.client, options)
@@ -43,6 +50,28 @@ export async function connectRedis(url: string): Promise<Connection> {
     close()
     throw error
   }
+}
+
+/** Until a majority is connected, or all have settled. */
+function connected(all: readonly Promise<unknown>[]): Promise<void> {
+  let ready = 0
+  return new Promise((resolve) => {
+    const timer = systemClock.timer(done, CONNECT_MS)
+    for (const one of all) {
+      one.then(
+        () => {
+          if (++ready > all.length / 2) done()
+        },
+        // Told by the engine, when it asks in vain.
+        () => undefined,
+      )
+    }
+    void Promise.allSettled(all).then(done)
+    function done(): void {
+      timer.cancel()
+      resolve()
+    }
+  })
 }
 
 /** Files of certificates, where the system's own don't do. */
@@ -73,12 +102,17 @@ async function opener(address: Address, tls: Record<string, unknown> | undefined
       maxRetriesPerRequest: 0,
     })
     client.on('error', failed)
-    return { client, close: () => client.disconnect() }
+    const ready = new Promise((resolve, reject) => void client.once('ready', resolve).once('error', reject))
+    return { client, ready, close: () => client.disconnect() }
   }
 }
 
 type IoredisConstructor = new (options: object) => {
   on(event: 'error', listener: (error: Error) => void): unknown
+  once(
+    event: string,
+    listener: (error: Error) => void,
+  ): { once(event: string, listener: (error: Error) => void): unknown }
   disconnect(): void
 }
 
@@ -107,7 +141,10 @@ function nodeRedis(module: unknown, { user, password, database, tls }: Login): C
       ...(password === undefined ? {} : { password }),
     })
     client.on('error', failed)
-    client.connect().catch(failed)
-    return { client, close: () => client.destroy() }
+    const ready = new Promise((resolve, reject) => {
+      client.on('error', reject)
+      client.connect().then(resolve, reject)
+    })
+    return { client, ready, close: () => client.destroy() }
   }
 }

@@ -44,6 +44,8 @@ export class Family {
   readonly #marker: Buffer
   /** Where the command was started; a daemon that it starts makes a session of its own. */
   readonly #session: number | undefined
+  /** Those outside of the group that were found at the last look. */
+  #strays: readonly number[] = []
 
   constructor(group: number, owner: string) {
     this.group = group
@@ -54,20 +56,24 @@ export class Family {
   /** To everyone, also to those who left the process group. */
   signal(signal: NodeJS.Signals): void {
     signalGroup(this.group, signal)
-    for (const { pid } of this.#strays()) sent(pid, signal)
+    // Those we know first: to look at all processes takes some milliseconds.
+    const known = this.#strays.filter((pid) => this.#isStray(pid))
+    for (const pid of known) sent(pid, signal)
+    this.#strays = pids().filter((pid) => this.#isStray(pid))
+    for (const pid of this.#strays) if (!known.includes(pid)) sent(pid, signal)
   }
 
-  /** Ends what is left when the command itself is over, except for daemons. False when nothing was. */
+  /** To what is left when the command itself is over, except for daemons. False when nothing is. */
   signalRest(signal: NodeJS.Signals | 0): boolean {
     const anyInGroup = this.#groupIsAlive()
     if (anyInGroup) signalGroup(this.group, signal)
-    const rest = this.#strays().filter(({ session }) => session === this.#session)
-    for (const { pid } of rest) sent(pid, signal)
+    const rest = pids().filter((pid) => statOf(pid)?.session === this.#session && this.#isStray(pid))
+    for (const pid of rest) sent(pid, signal)
     return anyInGroup || rest.length > 0
   }
 
   isAlive(): boolean {
-    return this.#groupIsAlive() || this.#strays().length > 0
+    return this.#groupIsAlive() || pids().some((pid) => this.#isStray(pid))
   }
 
   #groupIsAlive(): boolean {
@@ -77,15 +83,11 @@ export class Family {
     return all.length === 0 || all.some((pid) => belongs(statOf(pid), this.group))
   }
 
-  /** Those who left the process group (`timeout` does, and each job of an interactive shell). Linux alone can tell. */
-  #strays(): { readonly pid: number; readonly session: number }[] {
-    const found: { pid: number; session: number }[] = []
-    for (const pid of pids()) {
-      if (readBytesOr(`/proc/${pid}/environ`)?.includes(this.#marker) !== true) continue
-      const stat = statOf(pid)
-      if (isAlive(stat) && stat.group !== this.group) found.push({ pid, session: stat.session })
-    }
-    return found
+  /** One who left the process group (`timeout` does, and each job of an interactive shell). Linux alone can tell. */
+  #isStray(pid: number): boolean {
+    if (readBytesOr(`/proc/${pid}/environ`)?.includes(this.#marker) !== true) return false
+    const stat = statOf(pid)
+    return isAlive(stat) && stat.group !== this.group
   }
 }
 
