@@ -93,6 +93,8 @@ export class Supervision {
       if (starts()) launched.go()
       else signalGroup(group, 'SIGKILL')
       const ending = await launched.ended
+      // We may have been stopped, and hear of its end before our timers tell us that the watchdog was right to end it.
+      if (this.#lost === undefined) this.#look()
       await this.#endRest(family)
       if (this.#unwatched !== undefined) throw unwatched(this.#unwatched)
       return this.#lost === undefined ? { kind: 'ended', ...ending } : { kind: 'lost', reason: this.#lost }
@@ -106,6 +108,7 @@ export class Supervision {
 
   /** What is due by the clock, computed now, so that it is right also after a stop or a sleep of the machine. */
   #look(): void {
+    this.#timer?.cancel()
     const killInMs = this.#lease.remaining() - marginMs(this.#terms.ttlMs)
     if (killInMs <= 0) return this.#kill()
     const termInMs = killInMs - this.#terms.graceMs

@@ -1,0 +1,191 @@
+import { readFileSync, writeFileSync } from 'node:fs'
+import { afterAll, expect, test } from 'vitest'
+import { Home } from '../../support/command.ts'
+import { isGone, processTree } from '../../support/process-tree.ts'
+import { runTool } from '../../support/process.ts'
+import { until } from '../../support/until.ts'
+
+const home = new Home({ TERM: 'xterm', PS1: '$ ' })
+afterAll(() => home[Symbol.asyncDispose]())
+
+const RUN = '"$NODE" "$RINGFENCE" run'
+const CTRL_C = '\u0003'
+const CTRL_Z = '\u001a'
+// eslint-disable-next-line no-control-regex -- control codes are what it looks for
+const CONTROL_CODE = /\u001b/
+
+test('the command has the terminal, in a process group of its own', async () => {
+  const shown = `read -r pid name state parent group session tty foreground rest </proc/self/stat
+    echo "group=$group self=$$ foreground=$foreground"; tty`
+  const terminal = home.terminal(`${RUN} shown -- sh -c '${shown}'`)
+  const { code, stdout } = await terminal.ended
+  const { group, self, foreground } = /group=(?<group>\d+) self=(?<self>\d+) foreground=(?<foreground>\d+)/.exec(
+    stdout,
+  )!.groups!
+  expect(group).toBe(self)
+  expect(foreground).toBe(self)
+  expect(stdout).toContain('/dev/pts/')
+  expect(code).toBe(0)
+})
+
+test('what is typed reaches the command, and its exit code comes back', async () => {
+  const terminal = home.terminal(`${RUN} typed -- sh -c 'echo ready; read -r word </dev/tty; echo "got $word"; exit 7'`)
+  await terminal.printed(/ready/)
+  terminal.type('hello\n')
+  await terminal.printed(/got hello/)
+  expect(await terminal.ended).toMatchObject({ code: 7 })
+})
+
+test('Ctrl-C reaches the command once, and it may go on', async () => {
+  const stubborn = `trap 'echo caught' INT; echo ready; while :; do sleep 0.02; done`
+  const terminal = home.terminal(`${RUN} caught -- sh -c "${stubborn}"`)
+  await terminal.printed(/ready/)
+  terminal.type(CTRL_C)
+  await terminal.printed(/caught/)
+  terminal.type(CTRL_C)
+  await terminal.printed(/caught[^]*caught/)
+  expect(terminal.stdout.match(/caught/g)).toHaveLength(2)
+})
+
+test('a command that dies of Ctrl-C stops the script that called ringfence, as any command does', async () => {
+  const terminal = home.terminal(`${RUN} stops -- sh -c 'echo ready; exec sleep 600'; echo "the script goes on"`)
+  await terminal.printed(/ready/)
+  terminal.type(CTRL_C)
+  expect(await terminal.ended).toMatchObject({ code: 130 })
+  expect(terminal.stdout).not.toContain('the script goes on')
+})
+
+test('Ctrl-C while it waits ends the wait, and the script', async () => {
+  const holder = home.start(['run', 'waits', '--', 'sh', '-c', 'echo ready; exec sleep 600'])
+  await holder.printed(/ready/)
+  const terminal = home.terminal(`${RUN} waits -- echo ran; echo "the script goes on"`)
+  await terminal.printed(/waiting: 'waits' is held by/)
+  terminal.type(CTRL_C)
+  expect(await terminal.ended).toMatchObject({ code: 130 })
+  expect(terminal.stdout).not.toMatch(/\bran\b|goes on/)
+})
+
+test('a new size of the window reaches the command', async () => {
+  writeFileSync(home.file('sized.sh'), `trap 'echo "size $(stty size)"' WINCH; tty; while :; do sleep 0.02; done`)
+  const terminal = home.terminal(`${RUN} sized -- sh sized.sh`)
+  const device = await terminal.printed(/\/dev\/pts\/\d+/)
+  await runTool({ path: 'stty', args: ['-F', device, 'rows', '33', 'cols', '99'] })
+  expect(await terminal.printed(/size (.*)\r\n/)).toBe('33 99')
+})
+
+test('Ctrl-Z stops the command and ringfence, and fg lets both go on', async () => {
+  const shell = home.terminal('bash --norc -i')
+  shell.type(`${RUN} paused -- sh -c 'echo rea''dy; read -r word; echo "got $word"; exit 5'\n`)
+  await shell.printed(/ready\r\n/)
+  shell.type(CTRL_Z)
+  await shell.printed(/Stopped/)
+  shell.type('echo "back in the sh""ell"\n')
+  await shell.printed(/back in the shell/)
+  shell.type('fg\n')
+  await shell.printed(/fg\r\n[^]*run paused/)
+  shell.type('again\n')
+  await shell.printed(/got again/)
+  shell.type('echo "code=$?"\n')
+  await shell.printed(/code=5/)
+  shell.type('exit\n')
+  expect(await shell.ended).toMatchObject({ code: 0 })
+})
+
+test('a command left at Ctrl-Z past its ttl is dead, and fg tells that the lease was lost', async () => {
+  const shell = home.terminal('bash --norc -i')
+  shell.type(`${RUN} --ttl 2s --grace 200ms left -- sh -c 'echo "pi''d $$"; read -r word; echo survived'\n`)
+  const pid = Number(await shell.printed(/pid (\d+)\r\n/))
+  shell.type(CTRL_Z)
+  await shell.printed(/Stopped/)
+  await until(() => isGone(pid), { what: 'the command is dead' })
+  shell.type('fg\n')
+  await shell.printed(/the time of the lease is up/)
+  shell.type('echo "code=$?"\n')
+  await shell.printed(/code=195/)
+  expect(shell.stdout).not.toContain('survived')
+})
+
+test('when ringfence is killed with SIGKILL on a terminal, the command dies and the shell keeps its terminal', async () => {
+  const shell = home.terminal('bash --norc -i')
+  shell.type(`${RUN} gone -- sh -c 'echo "pi''d $$"; exec sleep 600'\n`)
+  const pid = Number(await shell.printed(/pid (\d+)\r\n/))
+  const ringfence = processTree(shell.pid).find(
+    (one) => /main\.js run gone/.test(commandLine(one)) && /^\S*node /.test(commandLine(one)),
+  )!
+  process.kill(ringfence, 'SIGKILL')
+  await until(() => isGone(pid), { what: 'the command is dead' })
+  shell.type('echo "still he""re"\n')
+  await shell.printed(/still here/)
+})
+
+test('in the background it does not take the terminal from the shell', async () => {
+  const shell = home.terminal('bash --norc -i')
+  shell.type(`${RUN} back -- sh -c 'echo "star''ted"; sleep 0.5; echo "do''ne"' &\n`)
+  await shell.printed(/started/)
+  shell.type('echo "still m""ine"\n')
+  await shell.printed(/still mine/)
+  await shell.printed(/done/)
+})
+
+test('colours are for terminals, unless NO_COLOR; a pipe gets none, nor does JSON', async () => {
+  const holder = home.start(['run', 'coloured', '--', 'sh', '-c', 'echo ready; exec sleep 600'])
+  await holder.printed(/ready/)
+  const status = '"$NODE" "$RINGFENCE" status'
+  const [terminal, plain, json, piped] = await Promise.all([
+    home.terminal(status).ended,
+    home.terminal(status, { env: { NO_COLOR: '1' } }).ended,
+    home.terminal(`${status} --json`).ended,
+    home.run(['status']),
+  ])
+  expect(terminal.stdout).toMatch(CONTROL_CODE)
+  for (const { stdout } of [plain, json, piped]) {
+    expect(stdout).toContain('coloured')
+    expect(stdout).not.toMatch(CONTROL_CODE)
+  }
+})
+
+test('release asks on the terminal, says whose it is, and takes no for an answer', async () => {
+  const holder = home.start([
+    'run',
+    '--ttl',
+    '2s',
+    '--label',
+    'mallory',
+    'asked',
+    '--',
+    'sh',
+    '-c',
+    'echo ready; exec sleep 600',
+  ])
+  await holder.printed(/ready/)
+  const refused = home.terminal('"$NODE" "$RINGFENCE" release --force asked')
+  await refused.printed(/'asked' is held by mallory, since .*\[y\/N\]/s)
+  refused.type('n\n')
+  expect(await refused.ended).toMatchObject({ code: 1 })
+  expect(await home.run(['status', 'asked'])).toMatchObject({ code: 0 })
+  const agreed = home.terminal('"$NODE" "$RINGFENCE" release --force asked')
+  await agreed.printed(/\[y\/N\]/)
+  agreed.type('y\n')
+  expect(await agreed.ended).toMatchObject({ code: 0 })
+  expect(agreed.stdout).toContain("released 'asked' of mallory")
+  expect(await holder.ended).toMatchObject({ code: 195 })
+})
+
+test('advise asks its questions on the terminal', async () => {
+  const terminal = home.terminal('"$NODE" "$RINGFENCE" advise')
+  for (const [question, answer] of [
+    [/What does the lock protect/, '3'],
+    [/two do it at once/, '1'],
+    [/Where does it run/, 'nonsense'],
+    [/expected 1 to 2[^]*Where does it run/, '1'],
+  ] as const) {
+    await terminal.printed(question)
+    terminal.type(`${answer}\n`)
+  }
+  expect(await terminal.ended).toMatchObject({ code: 0 })
+  expect(terminal.stdout).toContain('Use the embedded file engine.')
+})
+
+function commandLine(pid: number): string {
+  return isGone(pid) ? '' : readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ')
+}
