@@ -6,8 +6,9 @@ import { usage } from './exit-codes.ts'
 /** `file:/path/locks.db`, or relative as in `file:locks.db`; without a URL, the user's own file. */
 export async function connectFile(url: string | undefined): Promise<Connection> {
   const path = url === undefined ? undefined : pathOf(url)
-  // What we run outlives us for a moment if we are killed: until the watchdog has noticed.
-  const engine = file(path, { deadHolder: 'after ttl' })
+  // What we run outlives us for a moment if we are killed: until the watchdog has noticed. And a busy file is no reason to
+  // give up: fifty jobs that cron starts at the same second all get their turn.
+  const engine = file(path, { deadHolder: 'after ttl', patience: '10s' })
   return { engine, url: url ?? 'file:', trouble: () => undefined, close: () => undefined }
 }
 

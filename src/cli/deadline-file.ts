@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { systemClock } from '../clock.ts'
@@ -39,6 +39,11 @@ export class DeadlineFile {
     const draft = `${this.path}.new`
     writeFileSync(draft, `${clock} ${times.join(' ')}\n`, { mode: 0o644 })
     renameSync(draft, this.path)
+  }
+
+  /** The watchdog has found the deadline passed and ended the command. */
+  get wasEnforced(): boolean {
+    return existsSync(`${this.path}.ended`)
   }
 
   remove(): void {

@@ -12,9 +12,9 @@ const PLACEHOLDER = `
 RINGFENCE_OWNER=$1
 export RINGFENCE_OWNER
 shift
-echo "$$" >&8
-read -r _ <&9 || exit 0
-exec "$@" 8>&- 9<&-
+echo "$$" >&3
+read -r _ <&4 || exit 0
+exec "$@" 3>&- 4<&-
 `
 
 /**
@@ -34,8 +34,8 @@ set -m
 code=$?
 while :; do
   case $code in 14[789] | 150) ;; *) break ;; esac
-  echo stopped >&8
-  read -r how <&9 || break
+  echo stopped >&3
+  read -r how <&4 || break
   case $how in
   fg) fg %% >/dev/null; code=$? ;;
   bg) bg %% >/dev/null; wait %%; code=$? ;;
@@ -90,8 +90,7 @@ export async function launch({ argv, env, owner }: Program, terminal: boolean): 
   const child = spawn('/bin/sh', args, {
     env,
     detached: !terminal,
-    // 8 and 9, and nothing between: whatever the caller left open for the command at 3 to 7 stays so.
-    stdio: ['inherit', 'inherit', 'inherit', null, null, null, null, null, 'pipe', 'pipe'],
+    stdio: ['inherit', 'inherit', 'inherit', 'pipe', 'pipe'],
   })
   const ended = once(child, 'exit').then(([code, signal]) => ({
     code: code as number | null,
@@ -116,8 +115,7 @@ export async function launch({ argv, env, owner }: Program, terminal: boolean): 
 }
 
 function pipes({ stdio }: ChildProcess): { report: Readable; control: Writable } {
-  const all: readonly unknown[] = stdio
-  return { report: all[8] as Readable, control: all[9] as Writable }
+  return { report: stdio[3] as Readable, control: stdio[4] as Writable }
 }
 
 function lines(stream: Readable, tell: (line: string) => void): void {

@@ -51,24 +51,27 @@ export function engineUrl(options: Options, config: Config, output: Output): str
 
 /** A URL as it may be shown. */
 export function redacted(url: string): string {
-  return url
-    .replace(/^([a-z][a-z0-9+]*:\/\/)([^/?#]*)@/i, (_all, scheme: string, login: string) => {
-      const [user, password] = splitOnce(login, ':')
-      return password === undefined ? `${scheme}${login}@` : `${scheme}${user}:***@`
-    })
-    .replace(SECRET_PARAMETER, '$1***')
+  const { before, login, after } = partsOf(url)
+  const [user, password] = splitOnce(login, ':')
+  const shownLogin = password === undefined ? login : `${user}:***`
+  return `${before}${shownLogin}${after}`.replace(SECRET_PARAMETER, '$1***')
 }
 
 const SECRET_PARAMETER = /([?&](?:password|passwd|pass|token|secret)=)([^&#]*)/gi
 
 /** True if there are any. */
 function noteSecrets(url: string): boolean {
-  const login = /^[a-z][a-z0-9+]*:\/\/([^/?#]*)@/i.exec(url)?.[1]
-  const found = login === undefined ? [] : [splitOnce(login, ':')[1]]
+  const found = [splitOnce(partsOf(url).login, ':')[1]]
   for (const match of url.matchAll(SECRET_PARAMETER)) found.push(match[2])
   const secrets = found.filter((secret) => secret !== undefined && secret !== '') as string[]
   for (const secret of secrets) keepSecret(secret)
   return secrets.length > 0
+}
+
+/** Also of a URL that is none: what stands before an @ may be a password, whatever is wrong with the rest. */
+function partsOf(url: string): { before: string; login: string; after: string } {
+  const [, before = url, login = '', after = ''] = /^([a-z0-9+]*:?\/{0,2})(.*)(@[^@]*)$/is.exec(url) ?? []
+  return { before, login, after }
 }
 
 /** Everyone on the machine can read our arguments. From now on they see a title instead; the moment before is theirs. */

@@ -26,8 +26,8 @@ export async function status(call: Call): Promise<number> {
         .join('\n')
       // A terminal shows the time run down; others want news alone.
       if (process.stdout.isTTY && !output.json) repaint(forPeople(leases, resource, output), output)
-      else if (key !== last || last === '') show(leases, resource, output)
-      last = key === '' ? ' ' : key
+      else if (key !== last) show(leases, resource, output)
+      last = key
       await pause(everyMs, signals.interrupted)
     }
     return EXIT.ok

@@ -93,8 +93,8 @@ export class Supervision {
       if (starts()) launched.go()
       else signalGroup(group, 'SIGKILL')
       const ending = await launched.ended
-      // We may have been stopped, and hear of its end before our timers tell us that the watchdog was right to end it.
-      if (this.#lost === undefined) this.#look()
+      // We may have been stopped for so long that the watchdog ended it, and have even renewed the lease since.
+      if (this.#lost === undefined && this.#file.wasEnforced) this.#kill()
       await this.#endRest(family)
       if (this.#unwatched !== undefined) throw unwatched(this.#unwatched)
       return this.#lost === undefined ? { kind: 'ended', ...ending } : { kind: 'lost', reason: this.#lost }

@@ -57,11 +57,12 @@ count() {
     if [ "$now" -ge "$kill" ]; then break; fi
     next=$kill
     if [ -z "$termed" ]; then
-      if [ "$now" -ge "$term" ]; then hit TERM; termed=1; else next=$term; fi
+      if [ "$now" -ge "$term" ]; then : >"$file.ended"; hit TERM; termed=1; else next=$term; fi
     fi
     left=$((next - now))
     sleep "$((left / 1000)).$(printf %03d $((left % 1000)))" || sleep 1
   done
+  : >"$file.ended"
   finish
 }
 
@@ -70,7 +71,7 @@ watch() {
   count &
   while read -r _; do :; done
   finish
-  rm -f "$file" "$file.new"
+  rm -f "$file" "$file.new" "$file.ended"
   rmdir "\${file%/*}"
   kill -s KILL 0
 }

@@ -1,8 +1,8 @@
+import { execFileSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { afterAll, expect, test } from 'vitest'
 import { Home } from '../../support/command.ts'
 import { isGone, processTree } from '../../support/process-tree.ts'
-import { runTool } from '../../support/process.ts'
 import { until } from '../../support/until.ts'
 
 const home = new Home({ TERM: 'xterm', PS1: '$ ' })
@@ -69,7 +69,7 @@ test('a new size of the window reaches the command', async () => {
   writeFileSync(home.file('sized.sh'), `trap 'echo "size $(stty size)"' WINCH; tty; while :; do sleep 0.02; done`)
   const terminal = home.terminal(`${RUN} sized -- sh sized.sh`)
   const device = await terminal.printed(/\/dev\/pts\/\d+/)
-  await runTool({ path: 'stty', args: ['-F', device, 'rows', '33', 'cols', '99'] })
+  execFileSync('stty', ['-F', device, 'rows', '33', 'cols', '99'])
   expect(await terminal.printed(/size (.*)\r\n/)).toBe('33 99')
 })
 
@@ -93,7 +93,7 @@ test('Ctrl-Z stops the command and ringfence, and fg lets both go on', async () 
 
 test('a command left at Ctrl-Z past its ttl is dead, and fg tells that the lease was lost', async () => {
   const shell = home.terminal('bash --norc -i')
-  shell.type(`${RUN} --ttl 2s --grace 200ms left -- sh -c 'echo "pi''d $$"; read -r word; echo survived'\n`)
+  shell.type(`${RUN} --ttl 2s --grace 200ms left -- sh -c 'echo "pi''d $$"; read -r word; echo sur''vived'\n`)
   const pid = Number(await shell.printed(/pid (\d+)\r\n/))
   shell.type(CTRL_Z)
   await shell.printed(/Stopped/)

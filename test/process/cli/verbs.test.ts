@@ -1,0 +1,204 @@
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { EXIT } from '../../../src/cli/exit-codes.ts'
+import { Home } from '../../support/command.ts'
+import { startRedisNodes } from '../../support/servers/redis.ts'
+import { until } from '../../support/until.ts'
+
+const PASSWORD = 's3cret/with:odd@signs'
+let servers: Awaited<ReturnType<typeof startRedisNodes>>
+let quorumUrl: string
+const home = new Home()
+
+beforeAll(async () => {
+  servers = await startRedisNodes(3, { password: PASSWORD })
+  const hosts = servers.nodes.map(({ host, port }) => `${host}:${port}`).join(',')
+  quorumUrl = `redis://:${encodeURIComponent(PASSWORD)}@${hosts}`
+})
+afterAll(async () => {
+  await home[Symbol.asyncDispose]()
+  await servers.stop()
+})
+
+/** Everything that a run printed, and that others could see of it. */
+const withoutSecret = (text: string): void => {
+  expect(text).not.toContain(PASSWORD)
+  expect(text).not.toContain(encodeURIComponent(PASSWORD))
+}
+
+test('the command finds its lease in the environment, on one resource and on several', async () => {
+  const show =
+    'printf "%s\\n" "$RINGFENCE_RESOURCE" "$RINGFENCE_TOKEN" "$RINGFENCE_OWNER" "$RINGFENCE_ENGINE"; cat "$RINGFENCE_DEADLINE_FILE"'
+  const { stdout } = await home.run(['run', '--label', 'me', 'stock:7', 'order:42', '--', 'sh', '-c', show])
+  expect(stdout).toMatch(/^order:42\nstock:7\n\d+\n[0-9a-f]{32}@me\nfile:.*\n(uptime|unix)( \d+){4}\n$/)
+})
+
+test('status shows who holds what, also to machines, and --watch tells each change in a line', async () => {
+  const watching = home.start(['status', 'shown', '--watch', '--json', '--every', '100ms'])
+  await watching.printed(/"leases":\[\]/)
+  const holder = home.start(['run', '--label', 'alice', 'shown', '--', 'sh', '-c', 'echo ready; read -r _'])
+  await holder.printed(/ready/)
+  const { code, stdout } = await home.run(['status'])
+  expect({ code, stdout }).toEqual({
+    code: 0,
+    stdout: expect.stringMatching(
+      /^RESOURCE +HOLDER +TOKEN +SINCE +LEFT +WAITING\nshown +alice +\d+ .* (29|30) s +0\n$/,
+    ) as string,
+  })
+  expect(await home.run(['status', 'other'])).toMatchObject({ code: EXIT.no, stdout: "'other' is free\n" })
+  await watching.printed(/"owner":"[0-9a-f]+@alice"/)
+  holder.type('\n')
+  await holder.ended
+  await watching.printed(/alice[^]*"leases":\[\]/)
+  watching.signal('SIGINT')
+  expect(await watching.ended).toMatchObject({ code: 0, stderr: '' })
+  const lines = watching.stdout.trim().split('\n')
+  expect(lines.map((line) => (JSON.parse(line) as { leases: unknown[] }).leases.length)).toEqual([0, 1, 0])
+})
+
+test('release --force ends the lease of another, and never asks where nobody can answer', async () => {
+  const holder = home.start(['run', '--ttl', '2s', 'freed', '--', 'sh', '-c', 'echo ready; exec sleep 600'])
+  await holder.printed(/ready/)
+  expect(await home.run(['release', 'freed'])).toMatchObject({ code: EXIT.usage })
+  expect(await home.run(['release', '--force', 'freed'])).toMatchObject({
+    code: EXIT.usage,
+    stderr: expect.stringContaining('there is no terminal to ask on') as string,
+  })
+  const { code, stdout } = await home.run(['release', '--force', '--yes', '--json', 'freed'])
+  expect({ code, ...(JSON.parse(stdout) as object) }).toMatchObject({ code: 0, resource: 'freed', released: true })
+  expect(await holder.ended).toMatchObject({ code: EXIT.lost })
+  expect(await home.run(['release', '--force', '--yes', 'freed'])).toMatchObject({ code: EXIT.no })
+})
+
+test('doctor tells all findings, a score, and by its code whether the engine is fit', async () => {
+  const fit = await home.run(['doctor', '--json'])
+  const report = JSON.parse(fit.stdout) as { score: number; fit: boolean; findings: { id: string }[] }
+  expect(report).toMatchObject({ fit: true })
+  expect(report.findings.length).toBeGreaterThan(3)
+  expect(fit.code).toBe(0)
+  const env = { RINGFENCE_URL: quorumUrl }
+  await servers.nodes[0]!.cli('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru')
+  await servers.nodes[0]!.cli('CONFIG', 'SET', 'maxmemory', '50mb')
+  const sick = await home.run(['doctor'], { env })
+  expect(sick.stdout).toMatch(/✗ critical .*allkeys-lru/)
+  expect(sick.stdout).toMatch(/redlock \(redis:\/\/:\*\*\*@127.*\): \d+ of 100, \d+ critical/)
+  expect(sick.code).toBe(EXIT.no)
+  withoutSecret(sick.stdout + sick.stderr)
+  await servers.nodes[0]!.cli('CONFIG', 'SET', 'maxmemory-policy', 'noeviction')
+})
+
+test('init stamps the nodes of a new quorum, and run then works on it', async () => {
+  const env = { RINGFENCE_URL: quorumUrl }
+  const first = await home.run(['init'], { env })
+  expect(first.stdout.match(/new, stamped; votes from now on/g)).toHaveLength(3)
+  expect(await home.run(['run', 'q', '--', 'sh', '-c', 'echo "$RINGFENCE_ENGINE"'], { env })).toMatchObject({
+    code: 0,
+    stdout: 'redlock:\n',
+  })
+})
+
+test('bench shows what the engine takes from here, and recommends a ttl', async () => {
+  const env = { RINGFENCE_URL: quorumUrl }
+  const { code, stdout } = await home.run(['bench', '--count', '20', '--for', '500ms', '--json'], { env })
+  expect(code).toBe(0)
+  const { acquireMs, releaseMs, drift, recommendedTtlMs } = JSON.parse(stdout) as Record<
+    string,
+    Record<string, number>
+  > & {
+    recommendedTtlMs: number
+  }
+  expect(acquireMs!['p50']).toBeGreaterThan(0)
+  expect(acquireMs!['p99']).toBeGreaterThanOrEqual(acquireMs!['p50']!)
+  expect(releaseMs!['worst']).toBeGreaterThanOrEqual(releaseMs!['p99']!)
+  // The same machine has one clock; what is off is within what the measurement says of itself.
+  expect(Math.abs(drift!['part']!)).toBeLessThanOrEqual(drift!['errorPart']!)
+  expect(recommendedTtlMs).toBeGreaterThanOrEqual(5000)
+  const keys = await Promise.all(servers.nodes.map((node) => node.cli('KEYS', 'ringfence-bench:*')))
+  expect(keys).toEqual(['', '', ''])
+})
+
+test('passwords come from the environment, a file or a config file, and are never printed', async () => {
+  writeFileSync(home.file('url'), `${quorumUrl}\n`)
+  mkdirSync(home.file('ringfence'), { recursive: true })
+  writeFileSync(home.file('config.json'), JSON.stringify({ engineFile: 'url', ttl: '5s' }))
+  const wrong = quorumUrl.replace(encodeURIComponent(PASSWORD), `${encodeURIComponent(PASSWORD)}x`)
+  const runs = await Promise.all([
+    home.run(['doctor', '--json', '--engine-file', home.file('url')]),
+    home.run(['doctor', '--json'], { env: { RINGFENCE_URL_FILE: home.file('url') } }),
+    home.run(['doctor', '--json', '--config', home.file('config.json')]),
+    home.run(['run', 'x', '--', 'true'], { env: { RINGFENCE_URL: wrong } }),
+    home.run(['run', '--json', 'x', '--', 'true'], { env: { RINGFENCE_URL: wrong } }),
+    home.run(['run', 'x', '--', 'true'], { env: { RINGFENCE_URL: quorumUrl.replace('redis:', 'rediss') } }),
+    home.run(['run', 'x', '--', 'true'], { env: { RINGFENCE_URL: `${quorumUrl}?nonsense=1` } }),
+  ])
+  for (const { stdout, stderr } of runs) withoutSecret(stdout + stderr)
+  expect(runs.slice(0, 3).map(({ stdout }) => (JSON.parse(stdout) as { engine: string }).engine)).toEqual(
+    Array.from({ length: 3 }, () => 'redlock'),
+  )
+  expect(runs.slice(3).map(({ code }) => code)).toEqual([EXIT.engine, EXIT.engine, EXIT.usage, EXIT.usage])
+})
+
+test('a password among the arguments is warned of, and no longer seen by ps while the command runs', async () => {
+  const command = home.start(['run', '--engine', quorumUrl, 'seen', '--', 'sh', '-c', 'echo ready; read -r _'])
+  await command.printed(/ready/)
+  withoutSecret(readFileSync(`/proc/${command.pid}/cmdline`, 'utf8'))
+  command.type('\n')
+  const { code, stderr } = await command.ended
+  expect(code).toBe(0)
+  expect(stderr).toContain('a password among the arguments can be seen by `ps`')
+  withoutSecret(stderr)
+})
+
+test('a config file in the current folder counts, and a wrong one is told', async () => {
+  await using elsewhere = new Home()
+  writeFileSync(
+    elsewhere.file('ringfence.json'),
+    JSON.stringify({ engine: `file:${elsewhere.file('own.db')}`, label: 'from-config' }),
+  )
+  expect(await elsewhere.run(['run', 'x', '--', 'sh', '-c', 'echo "$RINGFENCE_OWNER"'])).toMatchObject({
+    code: 0,
+    stdout: expect.stringMatching(/@from-config\n$/) as string,
+  })
+  expect(readFileSync(elsewhere.file('own.db')).length).toBeGreaterThan(0)
+  writeFileSync(elsewhere.file('ringfence.json'), '{ "ttl": 5, password')
+  expect(await elsewhere.run(['status'])).toMatchObject({
+    code: EXIT.usage,
+    stderr: expect.stringContaining('is not valid JSON') as string,
+  })
+  writeFileSync(elsewhere.file('ringfence.json'), '{ "tll": "5s" }')
+  expect(await elsewhere.run(['status'])).toMatchObject({
+    code: EXIT.usage,
+    stderr: expect.stringContaining("got 'tll'") as string,
+  })
+})
+
+test('elect steps down when its command ends, with its code', async () => {
+  expect(await home.run(['elect', 'short', '--', 'sh', '-c', 'exit 4'])).toMatchObject({ code: 4 })
+  expect(await home.run(['status', 'short'])).toMatchObject({ code: EXIT.no })
+})
+
+test('a campaign that is interrupted leaves the queue', async () => {
+  const leader = home.start(['elect', 'led', '--', 'sh', '-c', 'echo ready; exec sleep 600'])
+  await leader.printed(/ready/)
+  const other = home.start(['elect', 'led', '--', 'echo', 'never'])
+  const waiting = async (): Promise<number | undefined> =>
+    (JSON.parse((await home.run(['status', 'led', '--json'])).stdout) as { leases: { waiters: number }[] }).leases[0]
+      ?.waiters
+  await until(async () => (await waiting()) === 1, { what: 'it campaigns' })
+  other.signal('SIGTERM')
+  expect(await other.ended).toMatchObject({ code: 143, stdout: '' })
+  expect(await waiting()).toBe(0)
+})
+
+test('held outside of a command says what is missing', async () => {
+  expect(await home.run(['held'])).toMatchObject({ code: EXIT.usage })
+  expect(await home.run(['held'], { env: { RINGFENCE_DEADLINE_FILE: home.file('gone') } })).toMatchObject({
+    code: EXIT.no,
+  })
+})
+
+test('the command gets its input, its outputs, and none of our own descriptors', async () => {
+  const { stdout } = await home.run(['run', 'fds', '--', 'ls', '/proc/self/fd'])
+  // 3 is the folder that ls reads.
+  expect(stdout).toBe('0\n1\n2\n3\n')
+})
