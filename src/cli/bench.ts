@@ -1,4 +1,4 @@
-import { systemClock } from '../clock.ts'
+import { sleep, systemClock } from '../clock.ts'
 import { durationMs } from '../duration.ts'
 import type { Locks } from '../index.ts'
 import { systemRandom } from '../random.ts'
@@ -99,10 +99,7 @@ interface Drift {
 async function clockDrift(locks: Locks, resource: string, forMs: number, signal: AbortSignal): Promise<Drift> {
   await using lease = await locks.acquire(resource, { wait: 0, renew: false })
   const first = await look(locks, lease.resources[0]!)
-  await new Promise<void>((resolve) => {
-    const timer = systemClock.timer(resolve, forMs)
-    signal.addEventListener('abort', () => (timer.cancel(), resolve()), { once: true })
-  })
+  await sleep(systemClock, forMs, signal)
   signal.throwIfAborted()
   const last = await look(locks, lease.resources[0]!)
   const passedMs = last.atMs - first.atMs

@@ -1,4 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs'
+import { systemClock } from '../clock.ts'
 
 /** False when there is nobody left in the group. */
 export function signalGroup(group: number, signal: NodeJS.Signals | 0): boolean {
@@ -38,6 +39,9 @@ function isAlive(stat: Stat | undefined): stat is Stat {
   return stat !== undefined && stat.state !== 'Z' && stat.state !== 'X'
 }
 
+/** Nobody starts the 32,768 processes in it that would use all numbers up. */
+const A_MOMENT_MS = 1000
+
 /** All that a command has started, as far as it can be told. */
 export class Family {
   readonly group: number
@@ -46,6 +50,7 @@ export class Family {
   readonly #session: number | undefined
   /** Those outside of the group that were found at the last look. */
   #strays: readonly number[] = []
+  readonly #sinceMs = systemClock.monotonicMs()
 
   constructor(group: number, owner: string) {
     this.group = group
@@ -67,13 +72,24 @@ export class Family {
   signalRest(signal: NodeJS.Signals | 0): boolean {
     const anyInGroup = this.#groupIsAlive()
     if (anyInGroup) signalGroup(this.group, signal)
-    const rest = pids().filter((pid) => statOf(pid)?.session === this.#session && this.#isStray(pid))
+    const rest = this.#candidates().filter((pid) => statOf(pid)?.session === this.#session && this.#isStray(pid))
     for (const pid of rest) sent(pid, signal)
     return anyInGroup || rest.length > 0
   }
 
   isAlive(): boolean {
     return this.#groupIsAlive() || pids().some((pid) => this.#isStray(pid))
+  }
+
+  /**
+   * Numbers are given out in turn. A command that took a moment can't have used them all up, so what it started has a
+   * number between its own and the last one given out, unless they began again at the bottom meanwhile. To look at
+   * everybody would cost a short command a tenth of its time.
+   */
+  #candidates(): number[] {
+    const last = Number(readOr('/proc/loadavg')?.trim().split(' ').at(-1))
+    if (!(last >= this.group) || systemClock.monotonicMs() - this.#sinceMs > A_MOMENT_MS) return pids()
+    return pids().filter((pid) => pid > this.group && pid <= last)
   }
 
   #groupIsAlive(): boolean {

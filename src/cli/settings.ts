@@ -70,7 +70,7 @@ function noteSecrets(url: string): boolean {
 
 /** Also of a URL that is none: what stands before an @ may be a password, whatever is wrong with the rest. */
 function partsOf(url: string): { before: string; login: string; after: string } {
-  const [, before = url, login = '', after = ''] = /^([a-z0-9+]*:?\/{0,2})(.*)(@[^@]*)$/is.exec(url) ?? []
+  const [, before = url, login = '', after = ''] = /^((?:[a-z0-9+]*:?\/{1,2})?)(.*)(@[^@]*)$/is.exec(url) ?? []
   return { before, login, after }
 }
 

@@ -1,4 +1,4 @@
-import { systemClock } from '../clock.ts'
+import { sleep, systemClock } from '../clock.ts'
 import { durationMs } from '../duration.ts'
 import type { LeaseInfo, Locks } from '../index.ts'
 import { EXIT, usage } from './exit-codes.ts'
@@ -19,7 +19,8 @@ export async function status(call: Call): Promise<number> {
       else if (!output.quiet) for (const text of forPeople(leases, resource, output)) output.line(text)
       return resource !== undefined && leases.length === 0 ? EXIT.no : EXIT.ok
     }
-    for (let last = ''; !signals.interrupted.aborted;) {
+    let last: string | undefined
+    while (!signals.interrupted.aborted) {
       const leases = await inspect(locks, resource)
       const key = leases
         .map(({ resource, owner, token, waiters }) => [resource, owner, token, waiters].join(' '))
@@ -28,7 +29,7 @@ export async function status(call: Call): Promise<number> {
       if (process.stdout.isTTY && !output.json) repaint(forPeople(leases, resource, output), output)
       else if (key !== last) show(leases, resource, output)
       last = key
-      await pause(everyMs, signals.interrupted)
+      await sleep(systemClock, everyMs, signals.interrupted)
     }
     return EXIT.ok
   })
@@ -75,11 +76,4 @@ export function whoIs(owner: string): string {
 function repaint(lines: readonly string[], output: Output): void {
   process.stdout.write('\u001b[H\u001b[J')
   for (const text of lines) output.line(text)
-}
-
-function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const timer = systemClock.timer(resolve, ms)
-    signal.addEventListener('abort', () => (timer.cancel(), resolve()), { once: true })
-  })
 }
