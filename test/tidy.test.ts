@@ -129,6 +129,14 @@ describe('imports', () => {
     expect(core.length).toBeGreaterThan(20)
   })
 
+  test('the command imports what users of the package can import, and the small tools', () => {
+    const allowed = /^src\/(cli\/|index\.ts$|engines\/\w+(\/index)?\.ts$|(clock|duration|random)\.ts$)/
+    const own = all.filter(({ path }) => path.startsWith('src/cli/'))
+    const wrong = own.filter(({ target }) => target.startsWith('src/') && !allowed.test(target))
+    expect(wrong.map(shown)).toEqual([])
+    expect(own.length).toBeGreaterThan(20)
+  })
+
   test('the small tools and the contract import nothing of the core but each other', () => {
     const tools = ['arguments', 'engine', 'clock', 'random', 'duration', 'errors', 'events', 'queue', 'deadlines'].map(
       (name) => `src/${name}.ts`,

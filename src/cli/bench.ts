@@ -34,10 +34,6 @@ export async function bench(call: Call): Promise<number> {
       })
       return EXIT.ok
     }
-    const row = (name: string, { p50, p99, worst }: Percentiles): string[] => [
-      name,
-      ...[p50, p99, worst].map((ms) => ms.toFixed(2)),
-    ]
     for (const text of table([['ms', 'P50', 'P99', 'WORST'], row('acquire', acquire), row('release', release)]))
       output.line(text)
     output.line(
@@ -50,6 +46,10 @@ export async function bench(call: Call): Promise<number> {
       output.complain('the clock runs further off than the engine allows for; ringfence doctor says what to do')
     return EXIT.ok
   })
+}
+
+function row(name: string, { p50, p99, worst }: Percentiles): string[] {
+  return [name, ...[p50, p99, worst].map((ms) => ms.toFixed(2))]
 }
 
 interface Percentiles {

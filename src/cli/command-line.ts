@@ -46,7 +46,7 @@ export function parse(command: CommandSpec, args: readonly string[]): CommandLin
       command,
       names: positionals,
       argv: split < 0 ? undefined : args.slice(split + 1),
-      options: new Options(values as Record<string, string | boolean | undefined>),
+      options: new Options(values),
     }
   } catch (error) {
     throw usage(inOurWords(error, command), `ringfence ${command.name} --help shows its options`)

@@ -56,22 +56,27 @@ ${cases.map((text) => `  ${text}`).join('\n')}
 complete -F _ringfence ringfence`
 }
 
+function zshQuoted(text: string): string {
+  return text.replaceAll("'", "'\\''").replaceAll(/[[\]:]/g, '\\$&')
+}
+
+function zshOption({ name, value, text, choices }: OptionSpec): string {
+  const argument =
+    value === undefined
+      ? ''
+      : `:${value}:${choices === undefined ? (/FILE/.test(value) ? '_files' : ' ') : `(${choices.join(' ')})`}`
+  return `'--${name}[${zshQuoted(text)}]${argument}'`
+}
+
 function zsh(): string {
-  const quoted = (text: string): string => text.replaceAll("'", "'\\''").replaceAll(/[[\]:]/g, '\\$&')
-  const option = ({ name, value, text, choices }: OptionSpec): string => {
-    const argument =
-      value === undefined
-        ? ''
-        : `:${value}:${choices === undefined ? (/FILE/.test(value) ? '_files' : ' ') : `(${choices.join(' ')})`}`
-    return `'--${name}[${quoted(text)}]${argument}'`
-  }
   const cases = COMMANDS.map(
-    (command) => `    ${command.name}) _arguments ${command.options.map(option).join(' ')} '*::argument:_default' ;;`,
+    (command) =>
+      `    ${command.name}) _arguments ${command.options.map(zshOption).join(' ')} '*::argument:_default' ;;`,
   )
   return `#compdef ringfence
 _ringfence() {
   local -a commands
-  commands=(${COMMANDS.map(({ name, summary }) => `'${name}:${quoted(summary)}'`).join(' ')})
+  commands=(${COMMANDS.map(({ name, summary }) => `'${name}:${zshQuoted(summary)}'`).join(' ')})
   if ((CURRENT == 2)); then
     _describe command commands
     return
@@ -94,17 +99,21 @@ ${cases.join('\n')}
 compdef _ringfence ringfence`
 }
 
+function fishQuoted(text: string): string {
+  return `'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`
+}
+
 function fish(): string {
-  const quoted = (text: string): string => `'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`
   const lines = ['complete -c ringfence -f']
   for (const { name, summary, options } of COMMANDS) {
-    lines.push(`complete -c ringfence -n __fish_use_subcommand -a ${name} -d ${quoted(summary)}`)
+    lines.push(`complete -c ringfence -n __fish_use_subcommand -a ${name} -d ${fishQuoted(summary)}`)
     for (const { name: option, short, value, text, choices } of options) {
-      const argument = value === undefined ? '' : choices === undefined ? ' -r' : ` -x -a ${quoted(choices.join(' '))}`
+      const argument =
+        value === undefined ? '' : choices === undefined ? ' -r' : ` -x -a ${fishQuoted(choices.join(' '))}`
       const letter = short === undefined ? '' : ` -s ${short}`
       const files = value === 'FILE' ? ' -F' : ''
       lines.push(
-        `complete -c ringfence -n '__fish_seen_subcommand_from ${name}' -l ${option}${letter}${argument}${files} -d ${quoted(text)}`,
+        `complete -c ringfence -n '__fish_seen_subcommand_from ${name}' -l ${option}${letter}${argument}${files} -d ${fishQuoted(text)}`,
       )
     }
   }

@@ -4,7 +4,7 @@ import type { Connection } from './connect.ts'
 import { usage } from './exit-codes.ts'
 
 /** `file:/path/locks.db`, or relative as in `file:locks.db`; without a URL, the user's own file. */
-export async function connectFile(url: string | undefined): Promise<Connection> {
+export async function connectFile(url?: string): Promise<Connection> {
   const path = url === undefined ? undefined : pathOf(url)
   // What we run outlives us for a moment if we are killed: until the watchdog has noticed. And a busy file is no reason to
   // give up: fifty jobs that cron starts at the same second all get their turn.

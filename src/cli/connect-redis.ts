@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { systemClock } from '../clock.ts'
+import { sleep, systemClock } from '../clock.ts'
 import { redis, redlock } from '../engines/redis/index.ts'
 import { parseAddress, type Address, type Host } from './address.ts'
 import type { Connection } from './connect.ts'
@@ -53,25 +53,18 @@ export async function connectRedis(url: string): Promise<Connection> {
 }
 
 /** Until a majority is connected, or all have settled. */
-function connected(all: readonly Promise<unknown>[]): Promise<void> {
-  let ready = 0
-  return new Promise((resolve) => {
-    const timer = systemClock.timer(done, CONNECT_MS)
-    for (const one of all) {
-      one.then(
-        () => {
-          if (++ready > all.length / 2) done()
-        },
-        // Told by the engine, when it asks in vain.
-        () => undefined,
-      )
+async function connected(all: readonly Promise<unknown>[]): Promise<void> {
+  const over = new AbortController()
+  const majority = new Promise<void>((resolve) => {
+    let ready = 0
+    const count = (): void => {
+      if (++ready > all.length / 2) resolve()
     }
-    void Promise.allSettled(all).then(done)
-    function done(): void {
-      timer.cancel()
-      resolve()
-    }
+    // A failure is told by the engine, when it asks in vain.
+    for (const one of all) one.then(count, () => undefined)
   })
+  await Promise.race([majority, Promise.allSettled(all), sleep(systemClock, CONNECT_MS, over.signal)])
+  over.abort()
 }
 
 /** Files of certificates, where the system's own don't do. */

@@ -1,5 +1,4 @@
 import type { Engine } from '../index.ts'
-import { ENGINE_URLS } from './commands.ts'
 import { usage } from './exit-codes.ts'
 import { redacted } from './settings.ts'
 
@@ -14,22 +13,30 @@ export interface Connection {
   readonly close: () => void | Promise<void>
 }
 
-/** Each engine and each driver is loaded when its URL is used, and not before. */
+type Connector = (url: string) => Promise<Connection>
+
+const redis = async (): Promise<Connector> => (await import('./connect-redis.ts')).connectRedis
+
+/** By scheme. Each engine and each driver is loaded when its URL is used, and not before. */
+const CONNECTORS: Readonly<Record<string, () => Promise<Connector>>> = {
+  file: async () => (await import('./connect-file.ts')).connectFile,
+  redis,
+  rediss: redis,
+  valkey: redis,
+  valkeys: redis,
+}
+
+/** Without a URL: the embedded engine. */
 export async function connect(url: string | undefined): Promise<Connection> {
-  if (url === undefined || url.startsWith('file:')) return (await import('./connect-file.ts')).connectFile(url)
-  const scheme = /^([a-z][a-z0-9+]*):/i.exec(url)?.[1]?.toLowerCase()
-  switch (scheme) {
-    case 'redis':
-    case 'rediss':
-    case 'valkey':
-    case 'valkeys':
-      return (await import('./connect-redis.ts')).connectRedis(url)
-    default: {
-      const known = ENGINE_URLS.map(([example]) => example.replace(/:.*/, '')).join(', ')
-      throw usage(
-        `--engine: expected a URL with one of ${[...new Set(known.split(', '))].join(', ')}, got ${redacted(url)}`,
-        'ringfence --help lists the URLs',
-      )
-    }
+  if (url === undefined) return (await import('./connect-file.ts')).connectFile()
+  const scheme = /^([a-z][a-z0-9+]*):/i.exec(url)?.[1]?.toLowerCase() ?? ''
+  const load = CONNECTORS[scheme]
+  if (load === undefined) {
+    const known = Object.keys(CONNECTORS).join(', ')
+    throw usage(
+      `--engine: expected a URL with one of ${known}, got ${redacted(url)}`,
+      'ringfence --help shows one of each',
+    )
   }
+  return (await load())(url)
 }

@@ -178,7 +178,8 @@ export class Supervision {
       const tookMs = systemClock.monotonicMs() - began
       if (tookMs > graceMs + GIVE_UP_MS)
         return warn('some of its processes can not be ended: are they of another user?')
-      if (tookMs > graceMs) this.#lost === undefined ? family.signalRest('SIGKILL') : family.signal('SIGKILL')
+      if (tookMs > graceMs && this.#lost === undefined) family.signalRest('SIGKILL')
+      else if (tookMs > graceMs) family.signal('SIGKILL')
       await new Promise<void>((resolve) => void systemClock.timer(resolve, LOOK_MS))
     }
   }

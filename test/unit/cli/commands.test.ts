@@ -5,6 +5,7 @@ import { percentiles, recommendedTtlMs } from '../../../src/cli/bench.ts'
 import { parse } from '../../../src/cli/command-line.ts'
 import { CHILD_ENVIRONMENT, commandNamed, COMMANDS, ENVIRONMENT } from '../../../src/cli/commands.ts'
 import { scoreOf } from '../../../src/cli/doctor.ts'
+import type { Finding } from '../../../src/index.ts'
 import { manual } from '../../../src/cli/manual.ts'
 import { RINGFENCE } from '../../support/command.ts'
 
@@ -38,7 +39,7 @@ test.each(COMMANDS.map(({ name }) => name))('ringfence %s --help shows its optio
 test('every example is one that the command understands', () => {
   const examples = COMMANDS.flatMap(({ examples }) => examples.map(([example]) => example))
   const words = examples.map((example) => example.split(' '))
-  const calls = words.map((all) => all.slice(all.findIndex((word) => /ringfence$/.test(word)) + 1))
+  const calls = words.map((all) => all.slice(all.findIndex((word) => word.endsWith('ringfence')) + 1))
   for (const [name, ...args] of calls) {
     const command = commandNamed(name!)!
     const end = args.findIndex((word) => /^([|>]|&&)/.test(word))
@@ -76,8 +77,11 @@ test.each([
   for (const word of expected) expect(offered).toContain(word)
 })
 
+function finding(severity: Finding['severity']): Finding {
+  return { id: 'x', severity, found: '', meaning: '' }
+}
+
 test('one critical finding leaves less than half of the score', () => {
-  const finding = (severity: 'ok' | 'note' | 'warning' | 'critical') => ({ id: 'x', severity, found: '', meaning: '' })
   expect(scoreOf([finding('ok'), finding('ok')])).toBe(100)
   expect(scoreOf([finding('critical')])).toBeLessThan(50)
   expect(scoreOf([finding('warning')])).toBeGreaterThan(50)
