@@ -21,22 +21,26 @@ export async function doctor(call: Call): Promise<number> {
   const { line, output } = call
   const ttl = line.options.text('ttl') ?? call.config.ttl
   const options = ttl === undefined ? {} : { ttl: durationMs(ttl, '--ttl') }
-  return withLocks(call, options, async ({ locks, url }) => {
-    const findings = [...(await locks.check())].sort(
-      (some, other) => ORDER.indexOf(some.severity) - ORDER.indexOf(other.severity),
-    )
-    const score = scoreOf(findings)
-    const worst = findings[0]?.severity ?? 'ok'
-    const isFit = worst !== 'critical' && !(line.options.has('strict') && worst === 'warning')
-    if (output.json) {
-      output.object({ engine: locks.engine.name, url, fit: isFit, score, findings })
-    } else if (!output.quiet) {
-      for (const finding of findings) show(finding, call)
-      const verdict = `${locks.engine.name} (${url}): ${score} of 100, ${summary(findings)}`
-      output.line(output.styled(['bold', LOOK[worst].style], verdict))
-    }
-    return isFit ? EXIT.ok : EXIT.no
-  })
+  return withLocks(
+    call,
+    () => options,
+    async ({ locks, url }) => {
+      const findings = [...(await locks.check())].sort(
+        (some, other) => ORDER.indexOf(some.severity) - ORDER.indexOf(other.severity),
+      )
+      const score = scoreOf(findings)
+      const worst = findings[0]?.severity ?? 'ok'
+      const isFit = worst !== 'critical' && !(line.options.has('strict') && worst === 'warning')
+      if (output.json) {
+        output.object({ engine: locks.engine.name, url, fit: isFit, score, findings })
+      } else if (!output.quiet) {
+        for (const finding of findings) show(finding, call)
+        const verdict = `${locks.engine.name} (${url}): ${score} of 100, ${summary(findings)}`
+        output.line(output.styled(['bold', LOOK[worst].style], verdict))
+      }
+      return isFit ? EXIT.ok : EXIT.no
+    },
+  )
 }
 
 function show({ severity, id, node, found, meaning, remedy }: Finding, { output }: Call): void {

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { durationMs } from '../duration.ts'
-import type { Lease, LockEvent, LocksOptions, LossReason } from '../index.ts'
+import type { Engine, Lease, LockEvent, LocksOptions, LossReason } from '../index.ts'
 import { assertExecutable } from './executable.ts'
 import { EXIT, Failure, usage } from './exit-codes.ts'
 import { wantsTerminal } from './launch.ts'
@@ -17,9 +17,10 @@ const DEFAULT_TTL_MS = 30_000
 /** What `run` and `elect` have in common: a command under a lease. */
 export class Holder {
   readonly argv: readonly string[]
-  readonly ttlMs: number
   readonly maxHoldMs: number | undefined
-  readonly #graceMs: number
+  /** Known when the engine is. */
+  ttlMs: number
+  #graceMs: number
   readonly #onLost: string | undefined
   readonly #label: string | undefined
   readonly #terminal: boolean
@@ -45,8 +46,7 @@ export class Holder {
     }
     const ttl = options.text('ttl') ?? config.ttl
     this.ttlMs = ttl === undefined ? DEFAULT_TTL_MS : durationMs(ttl, '--ttl', { minMs: LEAST_TTL_MS })
-    const grace = options.text('grace') ?? config.grace
-    this.#graceMs = grace === undefined ? this.ttlMs / 6 : durationMs(grace, '--grace', { maxMs: this.ttlMs / 2 })
+    this.#graceMs = this.#graceFor(this.ttlMs)
     const maxHold = options.text('max-hold')
     this.maxHoldMs = maxHold === undefined ? undefined : durationMs(maxHold, '--max-hold', { minMs: LEAST_TTL_MS })
     this.#onLost = options.text('on-lost')
@@ -57,13 +57,24 @@ export class Holder {
   }
 
   /** For the locks. */
-  get locksOptions(): LocksOptions {
+  locksOptions({ limits }: Engine): LocksOptions {
+    const { options } = this.#call.line
+    if ((options.text('ttl') ?? this.#call.config.ttl) === undefined) {
+      // Some engines have narrower bounds: a session of ZooKeeper, of Consul.
+      this.ttlMs = Math.min(Math.max(this.ttlMs, limits.minTtlMs ?? 0), limits.maxTtlMs)
+      this.#graceMs = this.#graceFor(this.ttlMs)
+    }
     return {
       ttl: this.ttlMs,
       observe: (event) => this.#observe(event),
       ...(this.#label === undefined ? {} : { label: this.#label }),
       ...(this.maxHoldMs === undefined ? {} : { maxHold: this.maxHoldMs }),
     }
+  }
+
+  #graceFor(ttlMs: number): number {
+    const grace = this.#call.line.options.text('grace') ?? this.#call.config.grace
+    return grace === undefined ? ttlMs / 6 : durationMs(grace, '--grace', { maxMs: ttlMs / 2 })
   }
 
   /** Runs the command while the lease is held. Signals go to it from here on. */

@@ -17,24 +17,28 @@ export async function release(call: Call): Promise<number> {
   if (!line.options.has('yes') && !process.stdin.isTTY) {
     throw usage('there is no terminal to ask on', `ringfence release --force --yes ${resource} does not ask`)
   }
-  return withLocks(call, {}, async ({ locks, engine }) => {
-    let lease: LeaseInfo | undefined
-    for await (const found of locks.inspect(resource)) lease = found
-    if (lease === undefined) {
-      if (output.json) output.object({ resource, released: false, reason: 'free' })
-      else output.say(`'${resource}' is free`)
-      return EXIT.no
-    }
-    const { owner, token, remainingMs } = lease
-    if (!line.options.has('yes') && !(await agrees(call, lease))) return EXIT.no
-    // Of this owner alone: if it changed hands while we asked, the new holder keeps it.
-    const { ours } = await engine.release({ resources: [resource], owner, token, ttlMs: remainingMs ?? 1 })
-    if (output.json)
-      output.object({ resource, released: ours, owner, token, ...(ours ? {} : { reason: 'changed hands' }) })
-    else if (ours) output.say(`released '${resource}' of ${whoIs(owner)}, token ${token}`)
-    else output.complain(`'${resource}' was no longer of ${whoIs(owner)}, so nothing was released`)
-    return ours ? EXIT.ok : EXIT.no
-  })
+  return withLocks(
+    call,
+    () => ({}),
+    async ({ locks, engine }) => {
+      let lease: LeaseInfo | undefined
+      for await (const found of locks.inspect(resource)) lease = found
+      if (lease === undefined) {
+        if (output.json) output.object({ resource, released: false, reason: 'free' })
+        else output.say(`'${resource}' is free`)
+        return EXIT.no
+      }
+      const { owner, token, remainingMs } = lease
+      if (!line.options.has('yes') && !(await agrees(call, lease))) return EXIT.no
+      // Of this owner alone: if it changed hands while we asked, the new holder keeps it.
+      const { ours } = await engine.release({ resources: [resource], owner, token, ttlMs: remainingMs ?? 1 })
+      if (output.json)
+        output.object({ resource, released: ours, owner, token, ...(ours ? {} : { reason: 'changed hands' }) })
+      else if (ours) output.say(`released '${resource}' of ${whoIs(owner)}, token ${token}`)
+      else output.complain(`'${resource}' was no longer of ${whoIs(owner)}, so nothing was released`)
+      return ours ? EXIT.ok : EXIT.no
+    },
+  )
 }
 
 async function agrees({ signals }: Call, { resource, owner, token, remainingMs, heldMs }: LeaseInfo): Promise<boolean> {

@@ -12,16 +12,20 @@ export async function run(call: Call): Promise<number> {
   const holder = new Holder(call)
   if (names.length === 0) throw usage('expected the name of a resource', 'ringfence run NAME -- COMMAND')
   const plan = planOf(call)
-  return withLocks(call, holder.locksOptions, async ({ locks }) => {
-    const outcome =
-      plan.kind === 'once'
-        ? await runOnce(call, holder, locks, plan.atLeastMs)
-        : await runHeld(call, holder, locks, plan.options)
-    const { lease, ending, exitCode } = outcome
-    if (ending?.kind === 'lost' && lease !== undefined) await holder.lost(lease, ending.reason)
-    if (output.json) output.object(report(names, holder, outcome), process.stderr)
-    return exitCode
-  })
+  return withLocks(
+    call,
+    (engine) => holder.locksOptions(engine),
+    async ({ locks }) => {
+      const outcome =
+        plan.kind === 'once'
+          ? await runOnce(call, holder, locks, plan.atLeastMs)
+          : await runHeld(call, holder, locks, plan.options)
+      const { lease, ending, exitCode } = outcome
+      if (ending?.kind === 'lost' && lease !== undefined) await holder.lost(lease, ending.reason)
+      if (output.json) output.object(report(names, holder, outcome), process.stderr)
+      return exitCode
+    },
+  )
 }
 
 interface Outcome {

@@ -1,4 +1,4 @@
-import { createLocks, EngineError, type Locks, type LocksOptions } from '../index.ts'
+import { createLocks, EngineError, type Engine, type Locks, type LocksOptions } from '../index.ts'
 import type { CommandLine } from './command-line.ts'
 import { connect, type Connection } from './connect.ts'
 import { EXIT, Failure } from './exit-codes.ts'
@@ -21,12 +21,12 @@ export interface Session extends Connection {
 /** Locks on the engine that was asked for, closed whatever happens. */
 export async function withLocks<T>(
   { line, config, output }: Call,
-  options: LocksOptions,
+  options: (engine: Engine) => LocksOptions,
   work: (session: Session) => Promise<T>,
 ): Promise<T> {
   const connection = await connect(engineUrl(line.options, config, output))
   try {
-    const locks = createLocks(connection.engine, options)
+    const locks = createLocks(connection.engine, options(connection.engine))
     try {
       return await work({ ...connection, locks })
     } catch (error) {

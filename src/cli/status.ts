@@ -12,27 +12,31 @@ export async function status(call: Call): Promise<number> {
   const [resource, ...others] = line.names
   if (others.length > 0) throw usage('expected one resource or none', 'without one it lists them all')
   const everyMs = durationMs(line.options.text('every') ?? 1000, '--every', { minMs: 100 })
-  return withLocks(call, {}, async ({ locks, url }) => {
-    if (!line.options.has('watch')) {
-      const leases = await inspect(locks, resource)
-      if (output.json) output.object({ engine: url, leases: leases.map(forMachines) })
-      else if (!output.quiet) for (const text of forPeople(leases, resource, output)) output.line(text)
-      return resource !== undefined && leases.length === 0 ? EXIT.no : EXIT.ok
-    }
-    let last: string | undefined
-    while (!signals.interrupted.aborted) {
-      const leases = await inspect(locks, resource)
-      const key = leases
-        .map(({ resource, owner, token, waiters }) => [resource, owner, token, waiters].join(' '))
-        .join('\n')
-      // A terminal shows the time run down; others want news alone.
-      if (process.stdout.isTTY && !output.json) repaint(forPeople(leases, resource, output), output)
-      else if (key !== last) show(leases, resource, output)
-      last = key
-      await sleep(systemClock, everyMs, signals.interrupted)
-    }
-    return EXIT.ok
-  })
+  return withLocks(
+    call,
+    () => ({}),
+    async ({ locks, url }) => {
+      if (!line.options.has('watch')) {
+        const leases = await inspect(locks, resource)
+        if (output.json) output.object({ engine: url, leases: leases.map(forMachines) })
+        else if (!output.quiet) for (const text of forPeople(leases, resource, output)) output.line(text)
+        return resource !== undefined && leases.length === 0 ? EXIT.no : EXIT.ok
+      }
+      let last: string | undefined
+      while (!signals.interrupted.aborted) {
+        const leases = await inspect(locks, resource)
+        const key = leases
+          .map(({ resource, owner, token, waiters }) => [resource, owner, token, waiters].join(' '))
+          .join('\n')
+        // A terminal shows the time run down; others want news alone.
+        if (process.stdout.isTTY && !output.json) repaint(forPeople(leases, resource, output), output)
+        else if (key !== last) show(leases, resource, output)
+        last = key
+        await sleep(systemClock, everyMs, signals.interrupted)
+      }
+      return EXIT.ok
+    },
+  )
 }
 
 async function inspect(locks: Locks, resource: string | undefined): Promise<LeaseInfo[]> {

@@ -15,17 +15,12 @@ test('the man page is up to date; if not: npm run man', () => {
   expect(file('man/ringfence.1')).toBe(manual())
 })
 
-test('the man page is one that man understands, and names every option', () => {
-  const shown = execFileSync(
-    'man',
-    ['--warnings', '-E', 'UTF-8', '-l', new URL('../../../man/ringfence.1', import.meta.url).pathname],
-    {
-      encoding: 'utf8',
-      env: { ...process.env, MANWIDTH: '200', MAN_KEEP_FORMATTING: '' },
-      stdio: ['ignore', 'pipe', 'pipe'],
-    },
-  )
-  for (const { options } of COMMANDS) for (const { name } of options) expect(shown).toContain(`--${name}`)
+test('the man page names every option, and no line of text is taken for a macro', () => {
+  const lines = file('man/ringfence.1').split('\n')
+  const page = lines.join('\n').replaceAll('\\-', '-')
+  for (const { options } of COMMANDS) for (const { name } of options) expect(page).toContain(`--${name}`)
+  const macros = lines.filter((line) => line.startsWith('.')).map((line) => line.split(' ')[0])
+  expect(new Set(macros)).toEqual(new Set(['.TH', '.SH', '.SS', '.PP', '.TP', '.B', '.nf', '.fi', '.RS', '.RE']))
 })
 
 test.each(COMMANDS.map(({ name }) => name))('ringfence %s --help shows its options and examples', (name) => {
