@@ -58,8 +58,8 @@ describe.each(setups.map((setup) => [setup.name, setup] as const))('%s', (_name,
   const cases = conformance({ engine: () => opened.engines[asked++ % 2]!(), shortTtlMs: 400 })
 
   // A database in this very process has only one at a time.
-  const runner = setup.name === 'PGlite' ? test : test.concurrent
-  runner.each(cases.map((claim) => [claim.name, claim] as const))('%s', async (_name, claim) => {
+  const concurrent = setup.name !== 'PGlite'
+  test.each(cases.map((claim) => [claim.name, claim] as const))('%s', { concurrent }, async (_name, claim) => {
     await expect(claim.run()).resolves.toBeUndefined()
   })
 })
