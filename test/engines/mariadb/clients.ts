@@ -1,5 +1,4 @@
 import { createConnection as createMariadb, createPool as createMariadbPool } from 'mariadb'
-import { createPool as createCallbackPool } from 'mysql2'
 import { createConnection as createMysql2, createPool as createMysql2Pool } from 'mysql2/promise'
 import type { MariadbLike } from '../../../src/engines/mariadb/index.ts'
 import type { MariadbServer } from '../../support/servers/mariadb.ts'
@@ -26,14 +25,6 @@ export const CLIENTS: Record<string, (server: MariadbServer) => Promise<Connecte
   'a connection of mysql2, rows as arrays': async (server) => {
     const connection = await createMysql2({ ...addressOf(server), rowsAsArray: true, charset: 'latin1' })
     return { client: connection, close: () => connection.end() }
-  },
-  'a pool of mysql2 with callbacks': async (server) => {
-    const pool = createCallbackPool(addressOf(server))
-    return { client: pool, close: () => pool.promise().end() }
-  },
-  'an object with query(sql)': async (server) => {
-    const pool = createMysql2Pool(addressOf(server))
-    return { client: { query: (sql: string) => pool.query(sql) }, close: () => pool.end() }
   },
 }
 

@@ -1,4 +1,5 @@
 import { createPool as createCallbackPool } from 'mariadb/callback'
+import { createPool as createMysql2CallbackPool } from 'mysql2'
 import { createConnection, createPool, type Pool } from 'mysql2/promise'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import type { Engine } from '../../../src/engine.ts'
@@ -131,10 +132,10 @@ test('a statement fails as a whole, whatever the sql_mode: one row that is held 
 test('an acquire whose answer is lost is undone', async () => {
   await using proxy = await startProxy(server.port)
   const pool = createPool({ ...addressOf(server), port: proxy.port })
-  const engine = mariadb(pool, { timeout: 300 })
-  await grant(engine)
+  const engine = mariadb(pool, { timeout: 1000 })
+  await engine.init!()
   // With the delay, the look is answered in time and the insertion is not.
-  for (const fault of [() => proxy.cutOnNextReply('INSERT'), () => proxy.delay(200, 'replies')]) {
+  for (const fault of [() => proxy.cutOnNextReply('INSERT'), () => proxy.delay(700, 'replies')]) {
     const asked = request()
     const isFree = `SELECT COUNT(*) FROM ringfence_leases WHERE resource = '${asked.resources[0]}' AND owner IS NULL`
     fault()
@@ -168,7 +169,20 @@ test('waiters poll, and get in', async () => {
   expect(lease.token).toBeGreaterThan(held.token)
 })
 
-test('a client with callbacks is refused, with a word of what to import', async () => {
+test('a pool of mysql2 with callbacks, and any object with query(sql), will do', async () => {
+  const callbacks = createMysql2CallbackPool(addressOf(server))
+  const pool = openPool()
+  for (const client of [callbacks, { query: (sql: string) => pool.query(sql) }]) {
+    const engine = mariadb(client)
+    const lease = await grant(engine)
+    expect(await engine.extend([lease])).toEqual([{ kind: 'held' }])
+    expect(await engine.release(lease)).toMatchObject({ ours: true })
+    await engine.close()
+  }
+  await callbacks.promise().end()
+})
+
+test('a client of mariadb with callbacks is refused, with a word of what to import', async () => {
   const pool = createCallbackPool(addressOf(server))
   const engine = mariadb(pool)
   const message = expect.stringContaining("import 'mariadb' or 'mysql2/promise'") as string

@@ -14,20 +14,12 @@ export const CLIENTS: Record<string, (url: string) => Promise<Connected>> = {
     const pool = openPool({ connectionString: url })
     return { client: pool, close: () => pool.end() }
   },
-  'a Pool of pg with one connection': async (url) => {
-    const pool = openPool({ connectionString: url, max: 1 })
-    return { client: pool, close: () => pool.end() }
-  },
   'a Client of pg': async (url) => {
     const client = await connectedClient(url)
     return { client, close: () => client.end() }
   },
-  'postgres.js': async (url) => {
-    const sql = postgresJs(url, { onnotice: () => undefined })
-    return { client: sql, close: () => sql.end({ timeout: 1 }) }
-  },
-  'postgres.js, one connection, columns in camel case': async (url) => {
-    const sql = postgresJs(url, { max: 1, transform: postgresJs.camel, onnotice: () => undefined })
+  'postgres.js, columns in camel case': async (url) => {
+    const sql = postgresJs(url, { transform: postgresJs.camel, onnotice: () => undefined })
     return { client: sql, close: () => sql.end({ timeout: 1 }) }
   },
   'an object with query(text, params)': async (url) => {

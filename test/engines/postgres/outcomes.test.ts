@@ -23,7 +23,7 @@ afterAll(() => server.stop())
 async function behindProxy(work: (engine: Engine, proxy: Proxy) => Promise<void>): Promise<void> {
   await using proxy = await startProxy(server.port)
   const pool = openPool({ host: '127.0.0.1', port: proxy.port, user: 'postgres', database: 'postgres' })
-  const engine = postgres(pool, { timeout: 300 })
+  const engine = postgres(pool, { timeout: 800 })
   try {
     await grant(engine)
     await work(engine, proxy)
