@@ -26,7 +26,10 @@ exec "$@" 3>&- 4<&-
  * told how to go on.
  */
 const JOB = `
-trap : INT QUIT TERM HUP USR1 USR2
+trap : QUIT TERM HUP USR1 USR2
+# Others would die of the command's Ctrl-C before they give the terminal back; bash does it in the right order, and gets
+# the exit code wrong with a trap.
+if [ -z "$BASH_VERSION" ]; then trap : INT; fi
 placeholder=$1
 shift
 set -m
