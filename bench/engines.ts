@@ -99,6 +99,8 @@ test('every engine beside the others', { timeout: 600_000 }, async () => {
       createLocks(await connect(), { ttl: TTL_MS }),
       createLocks(await connect(), { ttl: TTL_MS }),
     ] as const
+    // Connected at once, and not by the environment of the next one.
+    for (const each of locks) await sections(each, 1)
     open.push({ name, locks, stop, sections: [] as number[], wakeUps: [] as number[] })
   }
   for (const { locks } of open) await sections(locks[0], 500)
