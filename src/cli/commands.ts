@@ -39,7 +39,7 @@ const HOLD: readonly OptionSpec[] = [
   {
     name: 'ttl',
     value: 'TIME',
-    text: 'how long the lease lasts without renewal; it is renewed all the time (default 30s, at least 1s)',
+    text: 'how long the lease lasts without renewal; it is renewed all the time (default 30s, at least 2s)',
   },
   {
     name: 'grace',

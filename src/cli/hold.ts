@@ -11,7 +11,7 @@ import { Interrupted, signalCode } from './signals.ts'
 import { Supervision, type Ending } from './supervise.ts'
 
 /** A shorter lease leaves no time to stop a command before it ends. */
-const LEAST_TTL_MS = 1000
+const LEAST_TTL_MS = 2000
 const DEFAULT_TTL_MS = 30_000
 
 /** What `run` and `elect` have in common: a command under a lease. */
@@ -48,7 +48,7 @@ export class Holder {
     this.ttlMs = ttl === undefined ? DEFAULT_TTL_MS : durationMs(ttl, '--ttl', { minMs: LEAST_TTL_MS })
     this.#graceMs = this.#graceFor(this.ttlMs)
     const maxHold = options.text('max-hold')
-    this.maxHoldMs = maxHold === undefined ? undefined : durationMs(maxHold, '--max-hold', { minMs: LEAST_TTL_MS })
+    this.maxHoldMs = maxHold === undefined ? undefined : durationMs(maxHold, '--max-hold', { minMs: 1000 })
     this.#onLost = options.text('on-lost')
     this.#label = options.text('label') ?? config.label
     if (options.has('tty') && options.has('no-tty')) throw usage('--tty and --no-tty exclude each other')

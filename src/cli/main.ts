@@ -42,6 +42,10 @@ async function main(args: readonly string[]): Promise<number> {
 async function call(line: CommandLine, verb: Verb): Promise<number> {
   const output = new Output({ json: line.options.has('json'), quiet: line.options.has('quiet') })
   const signals = new Signals()
+  // Also of a callback, or of a stream that nobody reads any more: never with exit code 1, which may be the command's.
+  process.on('uncaughtException', (error: NodeJS.ErrnoException) => {
+    process.exit(error.code === 'EPIPE' ? signalCode('SIGPIPE') : told(error, output))
+  })
   let exitCode: number
   try {
     exitCode = await verb({ line, output, signals, config: readConfig(line.options) })

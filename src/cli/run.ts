@@ -33,7 +33,6 @@ interface Outcome {
   readonly exitCode: number
   readonly lease?: Lease
   readonly ending?: Ending
-  readonly heldMs?: number
   readonly holder?: string | undefined
 }
 

@@ -21,17 +21,17 @@ export type Ending =
 
 /**
  * Everything is dead so long before validity ends: it takes a moment to wake up on a busy machine, to send the signal
- * and to die of it: a tenth of a second was not enough with five busy processes a core. 5 % of the ttl, at least 250 ms; of a
+ * and to die of it: a tenth of a second was not enough with five busy processes a core. 5 % of the ttl, at least 400 ms; of a
  * long one, more than a second would be a waste.
  */
 function marginMs(ttlMs: number): number {
-  return Math.min(Math.max(ttlMs * 0.05, 250), 1000)
+  return Math.min(Math.max(ttlMs * 0.05, 400), 1000)
 }
 
 /** Timers stand still while a machine sleeps. After it wakes, the lease is looked at within this time. */
 const LONGEST_NAP_MS = 1000
 /** The watchdog sends its TERM so much later than ours is due, so that a command is not asked twice; KILL may come twice. */
-const WATCHDOG_LATER_MS = 50
+const WATCHDOG_LATER_MS = 100
 /** Between two looks whether all that was killed is gone. */
 const LOOK_MS = 5
 /** What was killed is gone within milliseconds, unless it is another user's (sudo) or hangs in the kernel. */
@@ -131,9 +131,9 @@ export class Supervision {
   #lose(reason: LossReason, killInMs: number): void {
     if (this.#lost !== undefined) return
     this.#lost = reason
-    this.#family?.signal('SIGTERM')
-    // The watchdog need not ask again; it still kills in time if we are stopped from here on.
+    // The watchdog need not ask as well; it still kills in time if we are stopped from here on.
     this.#tell(() => ({ untilMs: this.#lease.remaining(), termMs: killInMs, killMs: killInMs }))
+    if (!this.#file.wasEnforced) this.#family?.signal('SIGTERM')
     this.#terms.warn(`${LOSS_WORDS[reason] ?? reason}; stopping the command`)
   }
 

@@ -60,7 +60,7 @@ count() {
       if [ "$now" -ge "$term" ]; then : >"$file.ended"; hit TERM; termed=1; else next=$term; fi
     fi
     left=$((next - now))
-    sleep "$((left / 1000)).$(printf %03d $((left % 1000)))" || sleep 1
+    sleep "$((left / 1000)).$(printf %03d $((left % 1000)))" || sleep 1 || break
   done
   : >"$file.ended"
   finish
@@ -128,7 +128,7 @@ export class Watchdog {
     const watchdog = spawn('/bin/sh', ['-s', '--', deadlineFile, String(group), String(job ?? 0), owner], {
       detached: true,
       stdio: ['pipe', 'ignore', 'ignore'],
-      env: { PATH: process.env['PATH'] ?? '/usr/bin:/bin' },
+      env: { PATH: `/usr/bin:/bin:${process.env['PATH'] ?? ''}` },
     })
     // An error there is its death, which `exit` tells.
     watchdog.stdin?.on('error', () => undefined)

@@ -55,8 +55,8 @@ test.each([
   ['a duration without a unit', ['run', '--ttl', '5', 'x', '--', 'true'], '--ttl: expected milliseconds or a duration'],
   [
     'a ttl too short to stop a command in',
-    ['run', '--ttl', '900ms', 'x', '--', 'true'],
-    '--ttl: expected at least 1000 ms',
+    ['run', '--ttl', '1900ms', 'x', '--', 'true'],
+    '--ttl: expected at least 2000 ms',
   ],
   [
     'a grace that eats up the ttl',

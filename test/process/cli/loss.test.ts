@@ -242,3 +242,21 @@ test('a leader that loses is stopped, and its command runs again when it is elec
   second.signal('SIGTERM')
   expect(await second.ended).toMatchObject({ code: 143 })
 })
+
+const CROWD = 50
+
+// Here, and not in a file of its own: its load would delay what the tests above expect in time. Fifty starts of Node on
+// two cores take some ten seconds, on a busy machine several times that.
+test('of 50 processes that start at once exactly one runs at a time, each once, with growing tokens', async () => {
+  await using embedded = new Home()
+  // A folder can be made once: the second of two at a time would fail to.
+  const section = 'mkdir inside || exit 9; echo "$RINGFENCE_TOKEN" >>log; sleep 0.01; rmdir inside'
+  const crowd = Array.from({ length: CROWD }, () => embedded.run(['run', 'crowd', '--', 'sh', '-c', section]))
+  expect((await Promise.all(crowd)).map(({ code, stderr }) => ({ code, stderr }))).toEqual(
+    Array.from({ length: CROWD }, () => ({ code: 0, stderr: '' })),
+  )
+  const tokens = readFileSync(embedded.file('log'), 'utf8').trim().split('\n').map(BigInt)
+  expect(tokens).toHaveLength(CROWD)
+  expect([...tokens].sort((some, other) => (some < other ? -1 : 1))).toEqual(tokens)
+  expect(new Set(tokens).size).toBe(CROWD)
+}, 180_000)

@@ -202,3 +202,9 @@ test('the command gets its input, its outputs, and none of our own descriptors',
   // 3 is the folder that ls reads. Node closes what it was given itself only up to 15.
   expect(stdout.split('\n').filter((fd) => fd !== '' && Number(fd) <= 15)).toEqual(['0', '1', '2', '3'])
 })
+
+test('a reader who goes away ends the output without a word, as with other commands', async () => {
+  const piped = 'set -o pipefail; "$NODE" "$RINGFENCE" completion bash | true; echo "code $?"'
+  const command = home.terminal(`bash -c '${piped}'`)
+  expect((await command.ended).stdout).toMatch(/^code (0|141)\r\n$/)
+})

@@ -1,0 +1,28 @@
+import type { History, Verdict } from '../history.ts'
+import { exclusion } from './exclusion.ts'
+import { guardedStore } from './guard.ts'
+import { calm, cleanUp, leaks, timeToLive } from './leftovers.ts'
+import { progress } from './progress.ts'
+import { signal } from './signal.ts'
+import { tokens } from './tokens.ts'
+
+const CHECKERS: readonly ((history: History) => Verdict)[] = [
+  exclusion,
+  tokens,
+  guardedStore,
+  signal,
+  progress,
+  cleanUp,
+  timeToLive,
+  leaks,
+  calm,
+]
+
+/** Every checker's word on a history, from the history alone. */
+export function check(history: History): Verdict[] {
+  return CHECKERS.map((checker) => checker(history))
+}
+
+export function failed(verdicts: readonly Verdict[]): Extract<Verdict, { verdict: 'false' }>[] {
+  return verdicts.filter((verdict) => verdict.verdict === 'false')
+}

@@ -1,0 +1,53 @@
+import type { EventOf, History, Verdict } from '../history.ts'
+import { orderBroken } from './assumptions.ts'
+
+type Access = EventOf<'read' | 'write'>
+
+/** The guarded store accepts no write of an older holder after a newer one came, and no update is overwritten unseen. */
+export function guardedStore(history: History): Verdict {
+  const checker = 'guarded store'
+  const accesses = history.of('read', 'write').filter(({ store, accepted }) => store === 'guarded' && accepted)
+  if (accesses.length === 0) return { checker, verdict: 'unknown', why: 'nobody wrote' }
+  const wrong = stale(accesses) ?? lostUpdates(history, 'guarded')[0]
+  if (wrong === undefined) return { checker, verdict: 'true' }
+  const broken = orderBroken(history)
+  const { at, why, owners } = wrong
+  if (broken !== undefined && broken.at <= at)
+    return { checker, verdict: 'unknown', why: `${why}; before, ${broken.why}` }
+  return { checker, verdict: 'false', why, at, owners }
+}
+
+interface Wrong {
+  readonly at: number
+  readonly why: string
+  readonly owners: readonly string[]
+}
+
+function stale(accesses: readonly Access[]): Wrong | undefined {
+  const highest = new Map<string, Access>()
+  for (const access of accesses) {
+    const before = highest.get(access.resource)
+    if (before !== undefined && before.token > access.token) {
+      const why = `a ${access.kind} of ${access.resource} with token ${access.token} was accepted after ${before.token}`
+      return { at: access.at, why, owners: [before.owner, access.owner] }
+    }
+    highest.set(access.resource, access)
+  }
+  return undefined
+}
+
+/** Writes that were accepted although another one had come since their value was read. */
+export function lostUpdates(history: History, store: Access['store']): Wrong[] {
+  const last = new Map<string, Access>()
+  const lost: Wrong[] = []
+  for (const write of history.of('write')) {
+    if (write.store !== store || !write.accepted) continue
+    const before = last.get(write.resource)
+    if (write.value !== write.base + 1) {
+      const why = `${write.process} wrote ${write.value} over ${write.base} in ${write.resource}: the update of ${before?.process ?? 'nobody'} is lost`
+      lost.push({ at: write.at, why, owners: [before?.owner ?? '', write.owner] })
+    }
+    last.set(write.resource, write)
+  }
+  return lost
+}

@@ -1,0 +1,119 @@
+import type { EventOf, History, Verdict } from '../history.ts'
+
+/** The scripts that put a lock key on a node. */
+const TAKING = new Set(['acquire', 'handOver'])
+
+/**
+ * Whatever a live client was granted, it also gives back: on every node where a grant took effect and no release did, the
+ * client must have sent one after it heard of the grant, or of its unknown outcome. That one may be lost.
+ */
+export function cleanUp(history: History): Verdict {
+  const checker = 'clean-up'
+  const crashed = new Set(history.of('crash').map(({ process }) => process))
+  const byPlace = new Map<string, EventOf<'send' | 'exec' | 'heard' | 'dropped'>[]>()
+  for (const event of history.of('send', 'exec', 'heard', 'dropped')) {
+    if (crashed.has(event.process)) continue
+    for (const owner of [event.owner, event.former]) {
+      const place = `${event.node} ${owner}`
+      const events = byPlace.get(place)
+      if (owner === '') continue
+      if (events === undefined) byPlace.set(place, [event])
+      else events.push(event)
+    }
+  }
+  for (const [place, events] of byPlace) {
+    const mine = (owner: string): boolean => place.endsWith(` ${owner}`)
+    // A request that was sent again is known by the answer that was heard. What an old connection delivers after that,
+    // nobody can know of: its time to live ends it.
+    const last = new Map<number, EventOf<'exec'>>()
+    const answered = new Set<number>()
+    for (const event of events) {
+      if (event.kind === 'exec' && !answered.has(event.id)) last.set(event.id, event)
+      if (event.kind === 'heard' || event.kind === 'dropped') answered.add(event.id)
+    }
+    const grant = [...last.values()].findLast((event) => isGrant(event) && mine(event.owner))
+    if (grant === undefined) continue
+    const ends = (event: EventOf<'send' | 'exec' | 'heard' | 'dropped'>, kind: string): boolean =>
+      event.kind === kind && (event.what === 'release' || mine(event.former) || saysGone(event))
+    if (events.slice(events.indexOf(grant)).some((event) => ends(event, 'exec'))) continue
+    // Until its answer comes or the driver gives up, the grant is waited for: a release would be behind it in the same line.
+    const since = events.find(({ kind, id }) => (kind === 'heard' || kind === 'dropped') && id === grant.id)
+    if (since === undefined) continue
+    if (events.slice(events.indexOf(since)).some((event) => ends(event, 'send'))) continue
+    const { node, process, owner, at } = grant
+    return {
+      checker,
+      verdict: 'false',
+      why: `${process} was granted ${node} and never gave it back`,
+      at,
+      owners: [owner],
+    }
+  }
+  return { checker, verdict: 'true' }
+}
+
+/** A confirmation or a renewal that found nothing of ours. */
+function saysGone(event: EventOf<'send' | 'exec' | 'heard' | 'dropped'>): boolean {
+  if (event.kind !== 'exec' || !(event.what === 'confirm' || event.what === 'extend')) return false
+  const [reply] = event.reply
+  return Array.isArray(reply) && reply[0] === 0
+}
+
+function isGrant({ what, reply }: EventOf<'exec'>): boolean {
+  return TAKING.has(what) && !(reply[0] instanceof Error) && !Array.isArray(reply[0])
+}
+
+/** No lock key is left at the end, and none without an end or with more than a lease's time. */
+export function timeToLive(history: History): Verdict {
+  const checker = 'no key beyond its ttl'
+  const { resources, ttlMs } = history.setup
+  const setBack = history.of('fault').some(({ name, ms }) => name === 'jump' && ms < 0)
+  for (const { key, node, leftMs, at, value } of history.of('left')) {
+    if (!resources.includes(key)) continue
+    if (leftMs > ttlMs && !setBack) {
+      return {
+        checker,
+        verdict: 'false',
+        why: `${key} on ${node} has ${leftMs} ms left of ${ttlMs}`,
+        at,
+        owners: [value],
+      }
+    }
+    return {
+      checker,
+      verdict: 'false',
+      why: `${key} is left on ${node}, long after all was given back`,
+      at,
+      owners: [value],
+    }
+  }
+  return { checker, verdict: 'true' }
+}
+
+/** A process that has closed its locks has nothing left of them: no timer, no waiter, no subscription. */
+export function leaks(history: History): Verdict {
+  const checker = 'no leaks'
+  for (const { process, timers, subscriptions, pending, at } of history.of('closed')) {
+    if (timers + subscriptions + pending === 0) continue
+    const why = `${process} has ${timers} timers, ${subscriptions} subscriptions and ${pending} callers left after close()`
+    return { checker, verdict: 'false', why, at, owners: [] }
+  }
+  return { checker, verdict: 'true' }
+}
+
+/** More commands than that from one process in a second are a loop, not work. */
+const MOST_A_SECOND = 4_000
+
+export function calm(history: History): Verdict {
+  const checker = 'no busy loop'
+  const counts = new Map<string, number>()
+  for (const { process, at } of history.of('send')) {
+    const second = `${process} ${Math.floor(at / 1000)}`
+    const count = (counts.get(second) ?? 0) + 1
+    if (count > MOST_A_SECOND) {
+      return { checker, verdict: 'false', why: `${process} sent ${count} commands within a second`, at, owners: [] }
+    }
+    counts.set(second, count)
+  }
+  return { checker, verdict: 'true' }
+}

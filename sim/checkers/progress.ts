@@ -1,0 +1,89 @@
+import type { EventOf, History, Verdict } from '../history.ts'
+import { leasesOf } from './leases.ts'
+
+/** A call that waits ends at most this much after its time; one that does not wait, after some rounds of an election. */
+const LATE_MS = 5_000
+/** The least time that a silent node has; where round trips take as long, the two can't be told apart. */
+const NODE_TIME_MS = 100
+/** Where nothing goes wrong, nobody waits longer for something that is free. */
+const IDLE_MS = 1_200
+
+/** Calls end, everyone gets what is free after the healing, and without faults nobody waits for nothing. */
+export function progress(history: History): Verdict {
+  const checker = 'progress'
+  const wrong = hanging(history) ?? unhealed(history) ?? idle(history)
+  if (wrong !== undefined) return { checker, verdict: 'false', ...wrong, owners: [] }
+  return { checker, verdict: 'true' }
+}
+
+type Wrong = { readonly why: string; readonly at: number }
+
+function returns(history: History): Map<number, EventOf<'return'>> {
+  return new Map(history.of('return').map((event) => [event.call, event]))
+}
+
+function hanging(history: History): Wrong | undefined {
+  const crashed = new Set(history.of('crash').map(({ process }) => process))
+  const ended = returns(history)
+  const endMs = history.events.at(-1)!.at
+  for (const { process, call, at, waitMs } of history.of('call')) {
+    if (crashed.has(process)) continue
+    const pausedMs = history
+      .of('pause')
+      .filter((pause) => pause.process === process)
+      .reduce((sum, pause) => sum + pause.untilMs - pause.at, 0)
+    const dueMs = at + waitMs * 1.01 + pausedMs + LATE_MS
+    const endedMs = ended.get(call)?.at ?? endMs
+    if (endedMs > dueMs)
+      return { why: `a call of ${process} that waits ${waitMs} ms took ${Math.round(endedMs - at)} ms`, at: dueMs }
+  }
+  return undefined
+}
+
+function unhealed(history: History): Wrong | undefined {
+  const ended = returns(history)
+  const last = history.of('call').filter(({ turn }) => turn !== 'any')
+  if (last.length === 0) return { why: 'nobody had a last turn', at: history.events.at(-1)!.at }
+  const { quickMs } = history.setup
+  for (const { process, call, at, resources, turn } of last) {
+    const end = ended.get(call)
+    if (end?.outcome !== 'granted') {
+      return {
+        why: `after the healing ${process} did not get ${resources.join(', ')}: ${end?.outcome ?? 'it hangs'}`,
+        at,
+      }
+    }
+    // The first turn may still wait for a dead process's lease, or for nodes that sit out. After that, acquiring is a
+    // matter of round trips, not of the time that a silent node has.
+    if (turn === 'second' && quickMs < NODE_TIME_MS && end.at - at > quickMs) {
+      return { why: `after the healing ${process} needed ${Math.round(end.at - at)} ms for what was free`, at }
+    }
+  }
+  return undefined
+}
+
+function idle(history: History): Wrong | undefined {
+  // Who waits for several resources keeps those behind it in line waiting, also for what is free.
+  if (!history.setup.faultless || history.setup.resources.length > 1) return undefined
+  const ended = returns(history)
+  const leases = leasesOf(history)
+  for (const { process, call, at, waitMs, resources } of history.of('call')) {
+    const endMs = ended.get(call)?.at
+    if (waitMs === 0 || endMs === undefined) continue
+    // The times at which somebody had one of the resources, as far as they lie within the wait.
+    const busy = leases
+      .filter((lease) => lease.resources.some((resource) => resources.includes(resource)))
+      .map((lease) => ({ fromMs: lease.beganMs, toMs: lease.endMs }))
+      .sort((a, b) => a.fromMs - b.fromMs)
+    let freeFromMs = at
+    for (const { fromMs, toMs } of [...busy, { fromMs: endMs, toMs: endMs }]) {
+      if (fromMs > endMs) break
+      if (fromMs - freeFromMs > IDLE_MS) {
+        const why = `${process} waited ${Math.round(fromMs - freeFromMs)} ms for ${resources.join(', ')} while it was free`
+        return { why, at: fromMs }
+      }
+      freeFromMs = Math.max(freeFromMs, toMs)
+    }
+  }
+  return undefined
+}

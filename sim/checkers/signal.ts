@@ -1,0 +1,43 @@
+import type { History, Verdict } from '../history.ts'
+import { leasesOf } from './leases.ts'
+
+/** How long a process needs after a pause until its overdue timers have fired. */
+const WAKE_MS = 5
+/** A clock that is set ahead ends validity on the spot; it is looked at so often. */
+const NAP_MS = 1_000
+
+/**
+ * A lease that is not given back ends with its signal, before validity does. A process that stands still at that time
+ * can't be told; it hears of it with the next timers.
+ */
+export function signal(history: History): Verdict {
+  const checker = 'signal'
+  const leases = leasesOf(history)
+  const pauses = history.of('pause')
+  const crashed = new Set(history.of('crash').map(({ process }) => process))
+  const endMs = history.events.at(-1)!.at
+  let looked = 0
+  const jumps = history.of('fault').filter(({ name, ms }) => name === 'jump-process' && ms > 0)
+  for (const { process, owner, fromMs, untilMs, ends, signalMs } of leases) {
+    if (crashed.has(process)) continue
+    if (ends !== undefined && ends.why === 'released' && ends.atMs <= untilMs) continue
+    // A release after the end of validity needs the signal before it, too.
+    looked++
+    let dueMs = untilMs
+    for (const { at, on } of jumps) {
+      if (on === process.split('.')[0] && at >= fromMs && at <= dueMs) dueMs = Math.max(dueMs, at + NAP_MS + WAKE_MS)
+    }
+    // One pause may follow the other.
+    for (const pause of pauses) {
+      if (pause.process === process && pause.at <= dueMs && pause.untilMs > dueMs - WAKE_MS)
+        dueMs = pause.untilMs + WAKE_MS
+    }
+    const toldMs = signalMs ?? endMs
+    if (toldMs <= dueMs + 0.01) continue
+    const why = `${process} was told ${(toldMs - untilMs).toFixed(1)} ms after validity had ended`
+    return { checker, verdict: 'false', why, at: untilMs, owners: [owner] }
+  }
+  return looked === 0
+    ? { checker, verdict: 'unknown', why: 'every lease was given back in time' }
+    : { checker, verdict: 'true' }
+}

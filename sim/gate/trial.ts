@@ -1,0 +1,46 @@
+import { failed } from '../checkers/all.ts'
+import { EXPLORATIONS } from '../explore/catalogue.ts'
+import { explore } from '../explore/explore.ts'
+import { drawPlan } from '../plan.ts'
+import { run } from '../run.ts'
+
+/** What a trial of mutated code found; runs in a process of its own, from a copy of the code. */
+export interface Finding {
+  readonly caught: boolean
+  readonly how: string
+}
+
+/** Wrong protocols show among the first states; the rest is for the right one. */
+const MOST_STATES = 250_000
+
+function byExploration(): Finding {
+  let states = 0
+  for (const [name, configuration] of Object.entries(EXPLORATIONS)) {
+    if (configuration.size !== 'small' && configuration.duplicates === 0) continue
+    const found = explore(configuration, { states: MOST_STATES })
+    states += found.states
+    if (found.verdict === 'broken') return { caught: true, how: `${name}: ${found.why} (${found.trail.length} steps)` }
+  }
+  return { caught: false, how: `not in ${states} states` }
+}
+
+async function bySeeds(most: number): Promise<Finding> {
+  for (let seed = 1; seed <= most; seed++) {
+    const wrong = await run(drawPlan(seed)).then(
+      ({ verdicts }) => failed(verdicts).map(({ checker }) => checker),
+      // A run that can't even be finished: time stands still, or the code fails.
+      (error: unknown) => [`run: ${String(error)}`],
+    )
+    if (wrong.length > 0) return { caught: true, how: `seed ${seed}: ${wrong.join(', ')}` }
+  }
+  return { caught: false, how: `not in ${most} seeds` }
+}
+
+Error.stackTraceLimit = 0
+process.on('message', (task) => {
+  const { by, seeds } = task as { by: 'exploration' | 'seeds'; seeds: number }
+  void (async () => {
+    process.send!(by === 'exploration' ? byExploration() : await bySeeds(seeds))
+    process.disconnect()
+  })()
+})

@@ -1,0 +1,151 @@
+import type { Reply } from './redis.ts'
+
+/**
+ * What happened, in true time: all that the checkers know. Owners are the engine's own; tokens are plain numbers, since they
+ * stay below 2^53.
+ */
+export type HistoryEvent = { readonly at: number } & (
+  | Setup
+  /** A request leaves a process; with `again` the driver sends it once more. */
+  | ({ readonly kind: 'send'; readonly again: boolean } & Message)
+  /** It takes effect on the node, which answers. */
+  | ({ readonly kind: 'exec'; readonly reply: readonly Reply[] } & Message)
+  /** The answer reaches the process. */
+  | ({ readonly kind: 'heard' } & Message)
+  /** The driver gives it up: its outcome is unknown. */
+  | ({ readonly kind: 'dropped' } & Message)
+  | { readonly kind: 'fault'; readonly name: string; readonly on: string; readonly text: string; readonly ms: number }
+  | { readonly kind: 'healed' }
+  /** After the healing everyone has two turns: by the second one nothing is left of what was before. */
+  | {
+      readonly kind: 'call'
+      readonly process: string
+      readonly call: number
+      readonly resources: readonly string[]
+      readonly waitMs: number
+      readonly turn: 'any' | 'first' | 'second'
+    }
+  | { readonly kind: 'return'; readonly process: string; readonly call: number; readonly outcome: string }
+  | { readonly kind: 'attempt'; readonly process: string; readonly owner: string }
+  /** An acquisition is in its caller's hands, and ours until then unless it is renewed. */
+  | ({
+      readonly kind: 'holds'
+      readonly call: number
+      readonly resources: readonly string[]
+      readonly untilMs: number
+    } & Holder)
+  | ({ readonly kind: 'until'; readonly untilMs: number } & Holder)
+  | ({ readonly kind: 'ends'; readonly why: string } & Holder)
+  | ({ readonly kind: 'signal' } & Holder)
+  /** Of what a lock protects; `base` is what was there, `value` what is there after it, if it was accepted. */
+  | ({ readonly kind: 'read' } & Access)
+  | ({ readonly kind: 'write' } & Access)
+  | { readonly kind: 'pause'; readonly process: string; readonly untilMs: number }
+  | { readonly kind: 'crash'; readonly process: string }
+  /** Told by a scenario's own actors. */
+  | { readonly kind: 'note'; readonly process: string; readonly text: string }
+  | {
+      readonly kind: 'closed'
+      readonly process: string
+      readonly timers: number
+      readonly subscriptions: number
+      readonly pending: number
+    }
+  | {
+      readonly kind: 'left'
+      readonly node: string
+      readonly key: string
+      readonly value: string
+      readonly leftMs: number
+    }
+)
+
+/** What the run was set up with, as far as a promise depends on it. */
+interface Setup {
+  readonly kind: 'setup'
+  readonly engine: 'redis' | 'redlock'
+  readonly nodes: number
+  readonly resources: readonly string[]
+  readonly ttlMs: number
+  readonly drift: number
+  readonly sitOutMs: number
+  readonly faultless: boolean
+  /** What two round trips take at most; an acquisition that nobody is in the way of needs no longer. */
+  readonly quickMs: number
+  /** How far the wall clocks of machines are apart at most, in ms, before any fault. */
+  readonly apartMs: number
+  /** Beyond the allowance, if a machine's clock is too fast or too slow. */
+  readonly drifting: boolean
+  /** A node that the last part leaves frozen. */
+  readonly leftFrozen: boolean
+}
+
+interface Message {
+  readonly id: number
+  readonly process: string
+  readonly node: string
+  readonly what: string
+  readonly owner: string
+  /** Whose lease is handed over to the owner. */
+  readonly former: string
+}
+
+interface Access extends Holder {
+  readonly store: 'guarded' | 'unguarded'
+  readonly resource: string
+  readonly base: number
+  readonly value: number
+  readonly accepted: boolean
+}
+
+interface Holder {
+  readonly process: string
+  readonly owner: string
+  readonly token: number
+}
+
+export type EventOf<K extends HistoryEvent['kind']> = Extract<HistoryEvent, { kind: K }>
+
+export class History {
+  readonly events: HistoryEvent[] = []
+  readonly #byKind = new Map<string, HistoryEvent[]>()
+
+  add(event: HistoryEvent): void {
+    this.events.push(event)
+    const alike = this.#byKind.get(event.kind)
+    if (alike === undefined) this.#byKind.set(event.kind, [event])
+    else alike.push(event)
+  }
+
+  /** The events of some kinds, in their order. */
+  of<K extends HistoryEvent['kind']>(...kinds: K[]): readonly EventOf<K>[] {
+    if (kinds.length === 1) return (this.#byKind.get(kinds[0]!) ?? []) as EventOf<K>[]
+    return this.events.filter((event): event is EventOf<K> => (kinds as string[]).includes(event.kind))
+  }
+
+  get setup(): Setup {
+    return this.of('setup')[0]!
+  }
+
+  /** One line an event: the same for the same seed and commit, byte for byte. */
+  text(): string {
+    return this.events.map((event) => `${JSON.stringify(event, plain)}\n`).join('')
+  }
+}
+
+function plain(_key: string, value: unknown): unknown {
+  if (value instanceof Error) return `-${value.message}`
+  return value === Infinity ? 'never' : value
+}
+
+export type Verdict =
+  | { readonly checker: string; readonly verdict: 'true' }
+  /** `why` says what was seen, or which assumption was broken before. */
+  | { readonly checker: string; readonly verdict: 'unknown'; readonly why: string }
+  | {
+      readonly checker: string
+      readonly verdict: 'false'
+      readonly why: string
+      readonly at: number
+      readonly owners: readonly string[]
+    }

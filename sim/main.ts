@@ -1,0 +1,136 @@
+import { writeFileSync } from 'node:fs'
+import path from 'node:path'
+import { parseArgs } from 'node:util'
+import { runBatch, work } from './batch.ts'
+import { failed } from './checkers/all.ts'
+import { commit } from './commit.ts'
+import { EXPLORATIONS, WRONG_RESTARTS } from './explore/catalogue.ts'
+import { explore, type Configuration, type Exploration } from './explore/explore.ts'
+import { drawPlan } from './plan.ts'
+import { run, type Outcome } from './run.ts'
+import { SCENARIOS } from './scenarios/catalogue.ts'
+import { tell } from './scenarios/tell.ts'
+import { shrink } from './shrink.ts'
+import { svg } from './svg.ts'
+import { print, storyOf, timeline } from './timeline.ts'
+import { printTotals } from './totals.ts'
+
+const USAGE = `npm run sim -- [options]
+  --seed N           the first seed (default 1); with --runs 1, the default then, its whole timeline
+  --runs M           how many seeds (default 200): on all cores, gone on with after an interruption
+  --minutes M        stop after that time
+  --explore [NAME]   every order of events of small configurations; --most N states at most
+  --scenario NAME    one of the catalogue, or all
+  --svg FILE         a picture of the run or scenario`
+
+const { values } = parseArgs({
+  options: {
+    seed: { type: 'string' },
+    runs: { type: 'string' },
+    minutes: { type: 'string' },
+    explore: { type: 'boolean' },
+    only: { type: 'string' },
+    most: { type: 'string' },
+    scenario: { type: 'string' },
+    svg: { type: 'string' },
+    work: { type: 'boolean' },
+    help: { type: 'boolean' },
+  },
+})
+
+// Errors are part of nearly every run, and their stacks cost more than the rest.
+Error.stackTraceLimit = 0
+
+if (values.work === true) work()
+else if (values.help === true) console.log(USAGE)
+else if (values.explore === true) process.exitCode = exploreAll(values.only, Number(values.most ?? Infinity))
+else if (values.scenario !== undefined) process.exitCode = await scenarios(values.scenario)
+else if (values.seed !== undefined && Number(values.runs ?? 1) === 1) process.exitCode = await one(values.seed)
+else process.exitCode = await many(Number(values.seed ?? 1), Number(values.runs ?? 200))
+
+async function one(seed: string): Promise<number> {
+  const outcome = await run(drawPlan(seed))
+  const { world, verdicts } = outcome
+  picture(world.history, `seed ${seed}`)
+  console.log(`seed ${seed}, commit ${commit()}`)
+  if (failed(verdicts).length > 0) return report(outcome)
+  console.log(print(timeline(world.history)))
+  for (const verdict of verdicts) {
+    console.log(`${verdict.checker}: ${verdict.verdict}${'why' in verdict ? ` (${verdict.why})` : ''}`)
+  }
+  return 0
+}
+
+async function many(first: number, runs: number): Promise<number> {
+  const minutes = values.minutes === undefined ? {} : { forMs: Number(values.minutes) * 60_000 }
+  const folder = path.join(import.meta.dirname, '..', 'progress')
+  let toldMs = performance.now()
+  const progress = (totals: { seeds: number; failedSeeds: readonly string[] }): void => {
+    if (performance.now() - toldMs < 10_000) return
+    toldMs = performance.now()
+    console.log(`${totals.seeds} seeds, ${totals.failedSeeds.length} failed`)
+  }
+  const totals = await runBatch(
+    { first, runs, resume: runs > 1000, ...minutes, progress },
+    import.meta.filename,
+    folder,
+  )
+  console.log(`seeds from ${first}, commit ${commit()}`)
+  console.log(printTotals(totals))
+  const [seed] = totals.failedSeeds
+  if (seed === undefined) return 0
+  console.log(`\nfailed: ${totals.failedSeeds.slice(0, 20).join(', ')}`)
+  return report(await run(drawPlan(seed)))
+}
+
+/** Seed, commit, the shortened schedule, and what happened. */
+async function report(outcome: Outcome): Promise<number> {
+  const { plan, world, verdicts } = await shrink(outcome)
+  const { faults, ...setup } = plan
+  const [verdict] = failed(verdicts)
+  console.log(`\nseed ${plan.seed}, commit ${commit()}: ${verdict!.checker} is false: ${verdict!.why}`)
+  console.log(`setup ${JSON.stringify(setup)}`)
+  console.log(`shortened from ${outcome.plan.faults.length} faults to ${faults.length}:`)
+  for (const fault of faults) console.log(`  ${JSON.stringify(fault)}`)
+  console.log(print(storyOf(world.history, verdict!)))
+  picture(world.history, `seed ${plan.seed}, shortened: ${verdict!.why}`)
+  return 1
+}
+
+function picture(history: Outcome['world']['history'], title: string): void {
+  if (values.svg !== undefined) writeFileSync(values.svg, svg(history, title))
+}
+
+function exploreAll(only: string | undefined, states: number): number {
+  let wrong = 0
+  const look = (name: string, configuration: Configuration, wanted: Exploration['verdict']): void => {
+    if (only !== undefined && !name.includes(only)) return
+    const found = explore(configuration, { states })
+    const { verdict, why, trail, transitions, doubt, tookMs } = found
+    console.log(
+      `${name}: ${verdict}${why === undefined ? '' : ` (${why})`}; ${found.states} states, ${transitions} transitions, ${(tookMs / 1000).toFixed(1)} s, hash doubt ${doubt.toExponential(0)}`,
+    )
+    if (verdict === 'broken') for (const step of trail) console.log(`    ${step}`)
+    if (verdict !== wanted) wrong++
+  }
+  console.log(`commit ${commit()}`)
+  for (const [name, configuration] of Object.entries(EXPLORATIONS)) look(name, configuration, 'holds')
+  for (const [name, configuration] of Object.entries(WRONG_RESTARTS)) look(`wrong: ${name}`, configuration, 'broken')
+  return wrong === 0 ? 0 : 1
+}
+
+async function scenarios(name: string): Promise<number> {
+  const chosen = name === 'all' ? SCENARIOS : SCENARIOS.filter((scenario) => scenario.name === name)
+  if (chosen.length === 0) {
+    console.error(`no scenario '${name}'; there are ${SCENARIOS.map((scenario) => scenario.name).join(', ')}`)
+    return 2
+  }
+  let wrong = 0
+  for (const scenario of chosen) {
+    const told = await tell(scenario)
+    console.log(told.text)
+    if (!told.asExpected) wrong++
+    if (values.svg !== undefined) writeFileSync(values.svg, told.picture)
+  }
+  return wrong === 0 ? 0 : 1
+}

@@ -1,0 +1,195 @@
+import type { HistoryEvent } from './history.ts'
+import type { Network } from './network.ts'
+import type { Process } from './process.ts'
+import type { Memory, Server } from './server.ts'
+
+/** One thing that goes wrong, as data. Nodes and processes are named by number; `at` and `for` count from the start. */
+export type Fault = { readonly atMs: number } & (
+  | ({ readonly kind: 'delay'; readonly ms: number; readonly forMs: number } & OnLink)
+  | ({ readonly kind: 'lose-request' | 'lose-reply'; readonly chance: number; readonly forMs: number } & OnLink)
+  /** Of what is on its way, `arriving` requests still take effect, `lateMs` later. */
+  | ({ readonly kind: 'reset'; readonly arriving: number; readonly lateMs: number } & OnLink)
+  /** Neither direction, or one of them; when it heals, the connections go on or turn out to be dead. */
+  | ({
+      readonly kind: 'cut'
+      readonly way: 'both' | 'to' | 'from'
+      readonly reset: boolean
+      readonly forMs: number
+    } & OnLink)
+  | { readonly kind: 'slow'; readonly node: number; readonly ms: number; readonly forMs: number }
+  | { readonly kind: 'freeze'; readonly node: number; readonly forMs: number }
+  | { readonly kind: 'crash'; readonly node: number; readonly memory: Memory; readonly forMs: number }
+  | { readonly kind: 'flushall' | 'noscript' | 'failover'; readonly node: number }
+  | { readonly kind: 'evict'; readonly node: number; readonly key: string }
+  | { readonly kind: 'cut-replica'; readonly node: number; readonly forMs: number }
+  | { readonly kind: 'jump'; readonly node: number; readonly ms: number }
+  | { readonly kind: 'jump-process'; readonly process: number; readonly ms: number }
+  | { readonly kind: 'drift'; readonly node: number; readonly rate: number }
+  | { readonly kind: 'drift-process'; readonly process: number; readonly rate: number }
+  /** After so many looks at the clock or messages sent; 0: between two events. */
+  | { readonly kind: 'pause'; readonly process: number; readonly ms: number; readonly steps: number }
+  | { readonly kind: 'crash-process'; readonly process: number; readonly backMs: number }
+)
+
+interface OnLink {
+  readonly process: number
+  /** -1 is the store. */
+  readonly node: number
+}
+
+export interface Targets {
+  readonly network: Network
+  readonly servers: readonly Server[]
+  process(index: number): Process
+  record(event: HistoryEvent): void
+  /** Clocks have changed: what a lease has left may have, too. */
+  clockChanged(process: number): void
+  crashProcess(index: number, backMs: number): void
+}
+
+/** Lets a schedule of faults happen, and heals all of it at the end. */
+export class Nemesis {
+  readonly #targets: Targets
+  readonly #healing = new Set<() => void>()
+  #isOver = false
+
+  constructor(targets: Targets, faults: readonly Fault[]) {
+    this.#targets = targets
+    for (const fault of faults) targets.network.time.at(fault.atMs, () => this.#begin(fault))
+  }
+
+  /** Everything heals, and nothing goes wrong any more. */
+  healAll(): void {
+    this.#isOver = true
+    for (const heal of this.#healing) heal()
+    this.#healing.clear()
+  }
+
+  #begin(fault: Fault): void {
+    if (this.#isOver) return
+    const { network } = this.#targets
+    const { atMs: _at, ...rest } = fault
+    const ms = 'ms' in fault ? fault.ms : 'forMs' in fault ? fault.forMs : 0
+    this.#targets.record({
+      at: network.time.nowMs,
+      kind: 'fault',
+      name: fault.kind,
+      on: this.#on(fault),
+      text: JSON.stringify(rest),
+      ms,
+    })
+    const heal = this.#apply(fault)
+    if (heal === undefined || !('forMs' in fault)) return
+    this.#healing.add(heal)
+    network.time.after(fault.forMs, () => {
+      if (this.#healing.delete(heal)) heal()
+    })
+  }
+
+  #on(fault: Fault): string {
+    const names = []
+    if ('process' in fault) names.push(`p${fault.process}`)
+    if ('node' in fault) names.push(fault.node < 0 ? 'store' : `n${fault.node}`)
+    return names.join('-')
+  }
+
+  /** Answers how it ends, if it does. */
+  #apply(fault: Fault): (() => void) | undefined {
+    if ('process' in fault && 'node' in fault) return this.#onLink(fault)
+    if ('node' in fault) return this.#onServer(fault, this.#targets.servers[fault.node]!)
+    return this.#onProcess(fault)
+  }
+
+  #onLink(fault: Extract<Fault, OnLink>): (() => void) | undefined {
+    const server = fault.node < 0 ? 'store' : this.#targets.servers[fault.node]!.name
+    const link = this.#targets.network.link(this.#targets.process(fault.process).name, server)
+    switch (fault.kind) {
+      case 'delay':
+        link.delayMs += fault.ms
+        return () => void (link.delayMs -= fault.ms)
+      case 'lose-request':
+        link.loseRequest = fault.chance
+        return () => void (link.loseRequest = 0)
+      case 'lose-reply':
+        link.loseReply = fault.chance
+        return () => void (link.loseReply = 0)
+      case 'reset':
+        for (const connection of Array.from(link.connections)) connection.reset(fault.arriving, fault.lateMs)
+        return undefined
+      case 'cut': {
+        const [to, from] = [fault.way !== 'from' ? 1 : 0, fault.way !== 'to' ? 1 : 0]
+        link.cutTo += to
+        link.cutFrom += from
+        return () => {
+          link.cutTo -= to
+          link.cutFrom -= from
+          if (!link.isCut) link.heal(fault.reset)
+        }
+      }
+    }
+  }
+
+  #onServer(fault: Exclude<Extract<Fault, { node: number }>, OnLink>, server: Server): (() => void) | undefined {
+    switch (fault.kind) {
+      case 'slow':
+        server.slowMs += fault.ms
+        return () => void (server.slowMs -= fault.ms)
+      case 'freeze':
+        server.isFrozen = true
+        return () => server.thaw()
+      case 'crash':
+        if (!server.isUp) return undefined
+        server.crash()
+        return () => server.restart(fault.memory)
+      case 'flushall':
+        server.redis.run(['FLUSHALL'])
+        return undefined
+      case 'noscript':
+        server.redis.flushScripts()
+        return undefined
+      case 'failover':
+        if (server.isUp) server.failOver()
+        return undefined
+      case 'evict':
+        server.redis.run(['DEL', fault.key])
+        return undefined
+      case 'cut-replica': {
+        const { replica } = server
+        if (replica === undefined) return undefined
+        replica.isCut = true
+        return () => void (replica.isCut = false)
+      }
+      case 'jump':
+        server.clock.jump(fault.ms)
+        return undefined
+      case 'drift':
+        server.clock.drift(fault.rate)
+        return undefined
+    }
+  }
+
+  #onProcess(fault: Exclude<Fault, { node: number }>): undefined {
+    const process = this.#targets.process(fault.process)
+    switch (fault.kind) {
+      case 'jump-process':
+        process.machine.jump(fault.ms)
+        return this.#targets.clockChanged(fault.process) as undefined
+      case 'drift-process':
+        process.machine.drift(fault.rate)
+        return this.#targets.clockChanged(fault.process) as undefined
+      case 'pause':
+        process.pause(fault.ms, fault.steps)
+        if (fault.steps === 0) this.#paused(process)
+        else process.onStall = () => this.#paused(process)
+        return undefined
+      case 'crash-process':
+        this.#targets.crashProcess(fault.process, fault.backMs)
+        return undefined
+    }
+  }
+
+  #paused(process: Process): void {
+    const { network } = this.#targets
+    this.#targets.record({ at: network.time.nowMs, kind: 'pause', process: process.name, untilMs: process.nowMs })
+  }
+}

@@ -1,0 +1,84 @@
+import type { Driver } from './client.ts'
+import { drawFaults } from './draw-faults.ts'
+import type { Fault } from './nemesis.ts'
+import { Seeded } from './random.ts'
+
+/** A whole run as data: what there is, and what goes wrong when. The same plan gives the same history. */
+export interface Plan {
+  readonly seed: string
+  readonly engine: 'redis' | 'redlock'
+  readonly nodes: readonly NodePlan[]
+  readonly processes: readonly ProcessPlan[]
+  readonly resources: readonly string[]
+  readonly ttlMs: number
+  readonly maxTtlMs: number
+  readonly restart: 'auto' | 'strict' | 'trust'
+  /** Writes need so many replicas; only with one node. */
+  readonly replicas: number
+  readonly latency: { readonly baseMs: number; readonly jitterMs: number }
+  /** How long the workload runs while things go wrong; after that everything heals. */
+  readonly busyMs: number
+  /** A node that stays frozen in the last part, when all else is well: a minority must not matter. */
+  readonly leaveFrozen: number | undefined
+  readonly faults: readonly Fault[]
+}
+
+export interface NodePlan {
+  readonly rate: number
+  readonly aheadMs: number
+  readonly persistence: 'none' | 'everysec' | 'always'
+  readonly replicaLagMs?: number
+}
+
+export interface ProcessPlan {
+  readonly rate: number
+  readonly aheadMs: number
+  readonly driver: Driver
+  /** How many callers there are in it. */
+  readonly tasks: number
+}
+
+/**
+ * Two speeds that differ by less than the allowance of a hundredth: the fastest and the slowest clock of a run within its
+ * assumptions.
+ */
+const SPEEDS = { slowest: 0.9955, fastest: 1.0045 }
+
+export function drawPlan(seed: number | string): Plan {
+  const random = new Seeded(`plan ${seed}`)
+  const engine = random.chance(0.15) ? 'redis' : 'redlock'
+  const size = engine === 'redis' ? 1 : random.pick([3, 3, 3, 5, 5, 4])
+  const hasReplica = engine === 'redis' && random.chance(0.5)
+  // Wall clocks of clients may be anywhere: nothing rests on them while the counters are there.
+  const apartMs = random.pick([5, 5, 50, 1500, 100_000])
+  const nodesApartMs = random.pick([1, 20, 200])
+  const persistence = random.pick(['none', 'everysec', 'always', 'mixed'] as const)
+  const maxTtlMs = random.pick([1000, 2000, 4000])
+  const ttlMs = Math.round(random.between(0.2, 1) * maxTtlMs)
+  const plan: Plan = {
+    seed: String(seed),
+    engine,
+    nodes: Array.from({ length: size }, () => ({
+      rate: random.between(SPEEDS.slowest, SPEEDS.fastest),
+      aheadMs: random.between(-nodesApartMs, nodesApartMs),
+      persistence: persistence === 'mixed' ? random.pick(['none', 'everysec', 'always']) : persistence,
+      ...(hasReplica ? { replicaLagMs: random.between(0.5, 10) } : {}),
+    })),
+    processes: Array.from({ length: random.int(2, 4) }, () => ({
+      rate: random.between(SPEEDS.slowest, SPEEDS.fastest),
+      aheadMs: random.between(-apartMs, apartMs),
+      driver: random.pick(['resend', 'reject']),
+      tasks: random.pick([1, 1, 2, 3]),
+    })),
+    resources: random.pick([['a'], ['a'], ['a', 'b']]),
+    ttlMs,
+    maxTtlMs,
+    restart: engine === 'redis' ? 'trust' : 'auto',
+    replicas: hasReplica && random.chance(0.5) ? 1 : 0,
+    latency: { baseMs: random.pick([0.2, 1, 5]), jitterMs: random.pick([0.1, 1, 5]) },
+    busyMs: random.between(1.5, 3) * 1000 + ttlMs,
+    leaveFrozen: engine === 'redlock' && random.chance(0.3) ? random.int(0, size - 1) : undefined,
+    faults: [],
+  }
+  return { ...plan, faults: drawFaults(plan, random.fork('faults')) }
+}

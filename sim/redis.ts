@@ -1,0 +1,311 @@
+import { createHash } from 'node:crypto'
+import { compile, itemsOf, luaArray, LuaError, LuaTable, type LuaValue } from './lua/interpret.ts'
+
+/** What a server answers: RESP2 in plain values. A status is a string too, an error is an instance of `ServerError`. */
+export type Reply = string | number | null | readonly Reply[] | ServerError
+
+export class ServerError extends Error {
+  override readonly name = 'ServerError'
+}
+
+export interface Entry {
+  /** Text, or a list: the one other type there is, to be in the way. */
+  readonly value: string | readonly string[]
+  /** On the server's own clock; Infinity without an end. */
+  readonly expiresMs: number
+}
+
+/** What a change left behind; undefined when the key is gone. */
+export type Change = (key: string, entry: Entry | undefined) => void
+
+interface Settings {
+  readonly runId: string
+  /** On its own clock. */
+  readonly startedMs: number
+  readonly persistence: 'none' | 'everysec' | 'always'
+}
+
+interface Program {
+  readonly text: string
+  run(globals: Parameters<ReturnType<typeof compile>>[0]): LuaValue
+}
+
+/** Texts seldom change: each is compiled once for all servers. */
+const compiled = new Map<string, Program>()
+
+function programOf(text: string): Program {
+  let program = compiled.get(text)
+  if (program === undefined) {
+    program = { text, run: compile(text) }
+    compiled.set(text, program)
+  }
+  return program
+}
+
+const shas = new Map<string, string>()
+
+function shaOf(text: string): string {
+  let sha = shas.get(text)
+  if (sha === undefined) {
+    sha = createHash('sha1').update(text).digest('hex')
+    shas.set(text, sha)
+  }
+  return sha
+}
+
+/**
+ * A model of Redis as far as the engine uses it: strings with expiry, scripts run from their real text, and what a client
+ * can ask of a server. A command that is not modelled throws, and is not answered as if it were understood.
+ */
+export class Redis {
+  readonly keys = new Map<string, Entry>()
+  readonly #scripts = new Map<string, Program>()
+  /** The server's own wall clock, in ms with fractions. */
+  readonly #clock: () => number
+  readonly #publish: (channel: string, message: string) => number
+  readonly #changed: Change
+  readonly settings: Settings
+
+  constructor(
+    clock: () => number,
+    hooks: { publish?: (channel: string, message: string) => number; changed?: Change } = {},
+    settings: Settings = { runId: '0', startedMs: 0, persistence: 'none' },
+  ) {
+    this.#clock = clock
+    this.#publish = hooks.publish ?? (() => 0)
+    this.#changed = hooks.changed ?? (() => undefined)
+    this.settings = settings
+  }
+
+  /** Runs one command; server errors are answers. */
+  run(command: readonly string[]): Reply {
+    try {
+      return this.#command(command)
+    } catch (error) {
+      if (error instanceof ServerError) return error
+      throw error
+    }
+  }
+
+  get(key: string): Entry | undefined {
+    const entry = this.keys.get(key)
+    if (entry === undefined) return undefined
+    // Whole milliseconds, and still there in the last one.
+    if (Math.floor(this.#clock()) <= entry.expiresMs) return entry
+    this.set(key, undefined)
+    return undefined
+  }
+
+  set(key: string, entry: Entry | undefined): void {
+    if (entry === undefined) this.keys.delete(key)
+    else this.keys.set(key, entry)
+    this.#changed(key, entry)
+  }
+
+  flushScripts(): void {
+    this.#scripts.clear()
+  }
+
+  #command(command: readonly string[]): Reply {
+    const [name = '', ...args] = command
+    switch (name.toUpperCase()) {
+      case 'EVALSHA':
+        return this.#evaluate(this.#scripts.get(args[0]!), args)
+      case 'EVAL':
+        return this.#evaluate(this.#load(args[0]!), args)
+      case 'SCRIPT':
+        return this.#script(args)
+      case 'INFO': {
+        const uptime = Math.floor(this.#clock() / 1000) - Math.floor(this.settings.startedMs / 1000)
+        return `# Server\r\nrun_id:${this.settings.runId}\r\nuptime_in_seconds:${uptime}\r\n`
+      }
+      case 'CONFIG': {
+        const { persistence } = this.settings
+        const fsync = persistence === 'none' ? 'everysec' : persistence
+        const on = persistence === 'none' ? 'no' : 'yes'
+        return ['appendonly', on, 'appendfsync', fsync, 'no-appendfsync-on-rewrite', 'no']
+      }
+      case 'PING':
+        return 'PONG'
+      case 'FLUSHALL':
+        for (const key of this.keys.keys()) this.set(key, undefined)
+        return 'OK'
+      default:
+        return this.#data(name.toLowerCase(), args)
+    }
+  }
+
+  #script([verb = '', ...args]: readonly string[]): Reply {
+    switch (verb.toUpperCase()) {
+      case 'LOAD':
+        this.#load(args[0]!)
+        return shaOf(args[0]!)
+      case 'EXISTS':
+        return args.map((sha) => (this.#scripts.has(sha) ? 1 : 0))
+      case 'FLUSH':
+        this.flushScripts()
+        return 'OK'
+      default:
+        throw new Error(`not modelled: SCRIPT ${verb}`)
+    }
+  }
+
+  #load(text: string): Program {
+    const program = programOf(text)
+    this.#scripts.set(shaOf(text), program)
+    return program
+  }
+
+  /** Commands that scripts call too. */
+  #data(name: string, args: readonly string[]): Reply {
+    const [key = '', value = ''] = args
+    switch (name) {
+      case 'get':
+        return this.#text(key)
+      case 'set':
+        return this.#set(key, value, args.slice(2))
+      case 'del':
+        return this.#delete(key)
+      case 'exists':
+        return this.get(key) === undefined ? 0 : 1
+      case 'pexpire': {
+        const entry = this.get(key)
+        if (entry === undefined) return 0
+        const ms = Number(value)
+        if (ms <= 0) return this.#delete(key)
+        this.set(key, { ...entry, expiresMs: Math.floor(this.#clock()) + ms })
+        return 1
+      }
+      case 'pttl': {
+        const entry = this.get(key)
+        if (entry === undefined) return -2
+        return entry.expiresMs === Infinity ? -1 : entry.expiresMs - Math.floor(this.#clock())
+      }
+      case 'time': {
+        const us = Math.round(this.#clock() * 1000)
+        return [String(Math.floor(us / 1e6)), String(us % 1e6)]
+      }
+      case 'rpush': {
+        const list = this.get(key)?.value ?? []
+        if (typeof list === 'string') throw wrongType()
+        this.set(key, { value: [...list, value], expiresMs: Infinity })
+        return list.length + 1
+      }
+      case 'publish':
+        return this.#publish(key, value)
+      default:
+        throw new Error(`not modelled: ${name}`)
+    }
+  }
+
+  #text(key: string): string | null {
+    const entry = this.get(key)
+    if (entry === undefined) return null
+    if (typeof entry.value !== 'string') throw wrongType()
+    return entry.value
+  }
+
+  #delete(key: string): number {
+    if (this.get(key) === undefined) return 0
+    this.set(key, undefined)
+    return 1
+  }
+
+  #set(key: string, value: string, options: readonly string[]): Reply {
+    let expiresMs = Infinity
+    let ifAbsent = false
+    let answerBefore = false
+    for (let at = 0; at < options.length; at++) {
+      const option = options[at]!.toLowerCase()
+      if (option === 'nx') ifAbsent = true
+      else if (option === 'get') answerBefore = true
+      else if (option === 'px') {
+        const ms = Number(options[++at])
+        if (!Number.isInteger(ms) || ms <= 0) throw new ServerError(`ERR invalid expire time in 'set' command`)
+        expiresMs = Math.floor(this.#clock()) + ms
+      } else throw new Error(`not modelled: SET … ${option}`)
+    }
+    const before = answerBefore ? this.#text(key) : null
+    if (ifAbsent && this.get(key) !== undefined) return before
+    this.set(key, { value, expiresMs })
+    return answerBefore ? before : 'OK'
+  }
+
+  #evaluate(program: Program | undefined, [, count = '0', ...rest]: readonly string[]): Reply {
+    if (program === undefined) throw new ServerError('NOSCRIPT No matching script. Please use EVAL.')
+    const keys = rest.slice(0, Number(count))
+    const call = (args: readonly LuaValue[]): Reply => {
+      const [name, ...others] = args.map(argument)
+      return this.#data(name!.toLowerCase(), others)
+    }
+    const redis = new LuaTable([
+      [
+        'call',
+        (...args: LuaValue[]) => {
+          try {
+            return toLua(call(args), args[0] === 'set')
+          } catch (error) {
+            if (error instanceof ServerError) throw new LuaError(error.message)
+            throw error
+          }
+        },
+      ],
+      [
+        'pcall',
+        (...args: LuaValue[]) => {
+          try {
+            return toLua(call(args), args[0] === 'set')
+          } catch (error) {
+            if (error instanceof ServerError) return new LuaTable([['err', error.message]])
+            throw error
+          }
+        },
+      ],
+    ])
+    try {
+      return fromLua(program.run({ redis, KEYS: luaArray(keys), ARGV: luaArray(rest.slice(keys.length)) }))
+    } catch (error) {
+      if (error instanceof LuaError) throw new ServerError(error.message.replace(/^(?!WRONGTYPE|ERR )/, 'ERR '))
+      throw error
+    }
+  }
+}
+
+/** Commands whose plain OK is a status: to Lua, a table with a field. */
+
+function wrongType(): ServerError {
+  return new ServerError('WRONGTYPE Operation against a key holding the wrong kind of value')
+}
+
+function argument(value: LuaValue): string {
+  if (typeof value === 'string') return value
+  // As Redis does it: 17 significant digits, without an exponent for whole numbers.
+  if (typeof value === 'number') return Number.isInteger(value) ? value.toFixed(0) : String(value)
+  throw new LuaError('Lua redis lib command arguments must be strings or integers')
+}
+
+function toLua(reply: Reply, mayBeStatus: boolean): LuaValue {
+  if (reply === null) return false
+  if (mayBeStatus && reply === 'OK') return new LuaTable([['ok', 'OK']])
+  if (reply instanceof ServerError) throw reply
+  return typeof reply === 'object' ? luaArray(reply.map((item) => toLua(item, false))) : reply
+}
+
+function fromLua(value: LuaValue): Reply {
+  switch (typeof value) {
+    case 'string':
+      return value
+    case 'number':
+      return Math.trunc(value)
+    case 'boolean':
+      return value ? 1 : null
+    case 'object': {
+      const error = value.get('err')
+      if (typeof error === 'string') throw new ServerError(error)
+      const status = value.get('ok')
+      return typeof status === 'string' ? status : itemsOf(value).map(fromLua)
+    }
+    default:
+      return null
+  }
+}

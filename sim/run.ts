@@ -1,0 +1,114 @@
+import { check } from './checkers/all.ts'
+import type { Lease } from '../src/lease.ts'
+import type { Verdict } from './history.ts'
+import type { Plan } from './plan.ts'
+import { World } from './world.ts'
+
+export interface Outcome {
+  readonly plan: Plan
+  readonly world: World
+  readonly verdicts: readonly Verdict[]
+}
+
+/** Time for what is under way to come to an end after the healing: held commands, doubtful renewals, reconnects. */
+const SETTLE_MS = 500
+
+/** Runs a plan: the workload among faults, then everything heals, everyone gets a last turn, and all is closed. */
+export async function run(plan: Plan): Promise<Outcome> {
+  const world = new World(plan)
+  const { time, history, workloads } = world
+  history.add({ at: 0, kind: 'setup', ...setupOf(plan) })
+  for (const [index, workload] of workloads.entries()) workload.start(plan.processes[index]!.tasks)
+  await time.run(plan.busyMs)
+
+  world.nemesis.healAll()
+  history.add({ at: time.nowMs, kind: 'healed' })
+  if (plan.leaveFrozen !== undefined) world.servers[plan.leaveFrozen]!.isFrozen = true
+  for (const workload of workloads) {
+    workload.isStopping = true
+    workload.process.disarm()
+  }
+  // Leases that a dead process or a node's odd clock keeps, and the sitting out of nodes, are over by then.
+  const patienceMs =
+    SETTLE_MS +
+    2 * plan.ttlMs +
+    (plan.engine === 'redlock' ? sitOutMs(plan) : 0) +
+    setBackMs(plan) +
+    longestPauseMs(plan)
+  const isQuiet = (): boolean =>
+    world.workloads.every(({ running, process }) => running === 0 && process.isAlive && process.nowMs <= time.nowMs)
+  await time.run(time.nowMs + 4000 + patienceMs, isQuiet)
+  await time.run(time.nowMs + SETTLE_MS)
+
+  let isDone = false
+  const turns = [...world.workloads, ...world.workloads].flatMap((workload) =>
+    plan.resources.map((resource) => ({ workload, resource })),
+  )
+  void (async () => {
+    for (const [index, { workload, resource }] of turns.entries()) {
+      const turn = index < turns.length / 2 ? 'first' : 'second'
+      const acquire = (): Promise<Lease> => workload.locks.acquire(resource, { wait: patienceMs })
+      const lease = await workload.call([resource], patienceMs, acquire, turn)
+      if (lease !== undefined) await workload.release(lease)
+    }
+    isDone = true
+  })()
+  await time.run(time.nowMs + patienceMs * turns.length + 1000, () => isDone)
+
+  for (const { workload } of world.everyone) void workload.locks.close()
+  // Deadlines of the last commands, subscriptions that were just being made.
+  await time.run(time.nowMs + 5000)
+  for (const { workload, clients } of world.everyone) {
+    if (!workload.process.isAlive) continue
+    const { process, running } = workload
+    const subscriptions = clients
+      .flatMap(({ subscribers }) => subscribers)
+      .reduce((sum, { channels }) => sum + channels, 0)
+    history.add({
+      at: time.nowMs,
+      kind: 'closed',
+      process: process.name,
+      timers: process.timers,
+      subscriptions,
+      pending: running,
+    })
+  }
+  for (const server of world.servers) {
+    for (const { key, value, leftMs } of server.remains())
+      history.add({ at: time.nowMs, kind: 'left', node: server.name, key, value, leftMs })
+  }
+  return { plan, world, verdicts: check(history) }
+}
+
+function sitOutMs({ restart, maxTtlMs }: Plan): number {
+  return restart === 'trust' ? 0 : maxTtlMs + 2000
+}
+
+/** A node whose clock is set back keeps its leases and sits out for longer. */
+function setBackMs({ faults }: Plan): number {
+  return faults.reduce((sum, fault) => (fault.kind === 'jump' ? sum + Math.abs(fault.ms) : sum), 0)
+}
+
+function longestPauseMs({ faults }: Plan): number {
+  return faults.reduce((sum, fault) => (fault.kind === 'pause' ? sum + fault.ms : sum), 0)
+}
+
+export function setupOf(
+  plan: Plan,
+): Omit<Extract<World['history']['events'][number], { kind: 'setup' }>, 'at' | 'kind'> {
+  const ahead = [...plan.nodes, ...plan.processes].map(({ aheadMs }) => aheadMs)
+  const rates = [...plan.nodes, ...plan.processes].map(({ rate }) => rate)
+  return {
+    engine: plan.engine,
+    nodes: plan.nodes.length,
+    resources: plan.resources,
+    ttlMs: plan.ttlMs,
+    drift: 0.01,
+    sitOutMs: sitOutMs(plan),
+    faultless: plan.faults.length === 0,
+    apartMs: Math.max(...ahead) - Math.min(...ahead),
+    drifting: Math.max(...rates) / Math.min(...rates) > 1 / 0.99,
+    quickMs: 20 + 8 * (plan.latency.baseMs + 3 * plan.latency.jitterMs),
+    leftFrozen: plan.leaveFrozen !== undefined,
+  }
+}

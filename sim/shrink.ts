@@ -1,0 +1,46 @@
+import { failed } from './checkers/all.ts'
+import type { Plan } from './plan.ts'
+import { run, type Outcome } from './run.ts'
+
+/** A run is tried so often at most: each takes as long as the first. */
+const MOST_TRIES = 150
+
+/**
+ * The shortest schedule that still fails the same checker: drops faults by halves, then by quarters, down to single ones,
+ * for as long as that helps. Whatever is drawn elsewhere stays the same, because every part draws its own.
+ */
+export async function shrink(outcome: Outcome): Promise<Outcome> {
+  const wanted = new Set(failed(outcome.verdicts).map(({ checker }) => checker))
+  let best = outcome
+  let tries = 0
+  const attempt = async (plan: Plan): Promise<boolean> => {
+    if (tries++ >= MOST_TRIES) return false
+    const other = await run(plan)
+    if (!failed(other.verdicts).some(({ checker }) => wanted.has(checker))) return false
+    best = other
+    return true
+  }
+  for (let size = Math.ceil(best.plan.faults.length / 2); size >= 1; size = size === 1 ? 0 : Math.ceil(size / 2)) {
+    for (let from = 0; from < best.plan.faults.length;) {
+      const { faults } = best.plan
+      const without = [...faults.slice(0, from), ...faults.slice(from + size)]
+      if (!(await attempt({ ...best.plan, faults: without }))) from += size
+    }
+  }
+  for (const plan of simpler(best.plan)) await attempt(plan(best.plan))
+  return best
+}
+
+/** What else may be left out. */
+function simpler(plan: Plan): ((plan: Plan) => Plan)[] {
+  const changes: ((plan: Plan) => Plan)[] = []
+  if (plan.leaveFrozen !== undefined) changes.push((plan) => ({ ...plan, leaveFrozen: undefined }))
+  if (plan.resources.length > 1) changes.push((plan) => ({ ...plan, resources: plan.resources.slice(0, 1) }))
+  for (const index of plan.processes.keys()) {
+    changes.push((plan) => ({
+      ...plan,
+      processes: plan.processes.map((process, at) => (at === index ? { ...process, tasks: 1 } : process)),
+    }))
+  }
+  return changes
+}

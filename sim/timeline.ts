@@ -1,0 +1,144 @@
+import type { HistoryEvent, History, Verdict } from './history.ts'
+
+/** One line of a story. */
+export interface Line {
+  readonly at: number
+  /** Where it happened: a process, a node, the store. */
+  readonly place: string
+  readonly text: string
+  readonly weight: 'fault' | 'lease' | 'store' | 'message'
+}
+
+const MESSAGES = new Set(['send', 'exec', 'heard', 'dropped'])
+
+/** What happened, for people: faults, leases, writes, and the messages of those owners who matter. */
+export function timeline(
+  history: History,
+  options: { owners?: readonly string[]; fromMs?: number; toMs?: number } = {},
+): Line[] {
+  const names = new Names(history)
+  const { owners = [], fromMs = 0, toMs = Infinity } = options
+  const lines: Line[] = []
+  for (const event of history.events) {
+    if (event.at < fromMs || event.at > toMs) continue
+    const isMessage = MESSAGES.has(event.kind)
+    if (isMessage && !('owner' in event && (owners.includes(event.owner) || owners.includes('*')))) continue
+    const line = lineOf(event, names)
+    if (line !== undefined) lines.push(line)
+  }
+  return lines.sort((a, b) => a.at - b.at)
+}
+
+/** Around what went wrong. */
+export function storyOf(history: History, verdict: Extract<Verdict, { verdict: 'false' }>): Line[] {
+  const { owners, at } = verdict
+  const about = history.events.filter((event) => 'owner' in event && owners.includes(event.owner))
+  const fromMs = Math.min(at - 200, ...about.map((event) => event.at)) - 1
+  return timeline(history, { owners, fromMs, toMs: at + 300 })
+}
+
+export function print(lines: readonly Line[]): string {
+  return lines.map(({ at, place, text }) => `${at.toFixed(1).padStart(9)} ms  ${place.padEnd(6)} ${text}`).join('\n')
+}
+
+/** Owners and tokens by short names, in the order in which they appear. */
+class Names {
+  readonly #owners = new Map<string, string>()
+  readonly #tokens = new Map<number, string>()
+
+  constructor(history: History) {
+    const counts = new Map<string, number>()
+    for (const { owner, process } of history.of('attempt')) {
+      const count = (counts.get(process) ?? 0) + 1
+      counts.set(process, count)
+      if (!this.#owners.has(owner)) this.#owners.set(owner, `${process}#${count}`)
+    }
+    const tokens = [...new Set(history.of('holds').map(({ token }) => token))].sort((a, b) => a - b)
+    // By rank: what matters is which one is greater.
+    for (const [index, token] of tokens.entries()) this.#tokens.set(token, String(index + 1))
+  }
+
+  owner(owner: string): string {
+    return this.#owners.get(owner) ?? (owner === '' ? '' : owner.slice(-12))
+  }
+
+  token(token: number): string {
+    return this.#tokens.get(token) ?? `…${String(token).slice(-7)}`
+  }
+}
+
+function lineOf(event: HistoryEvent, names: Names): Line | undefined {
+  const { at } = event
+  const line = (place: string, text: string, weight: Line['weight']): Line => ({ at, place, text, weight })
+  switch (event.kind) {
+    case 'fault':
+      return line(event.on, faultText(event.text), 'fault')
+    case 'healed':
+      return line('', 'everything heals', 'fault')
+    case 'pause':
+      return line(event.process, `stands still until ${event.untilMs.toFixed(1)} ms`, 'fault')
+    case 'note':
+      return line(event.process, event.text, 'lease')
+    case 'crash':
+      return line(event.process, 'crashes', 'fault')
+    case 'holds':
+      return line(
+        event.process,
+        `has the lease on ${event.resources.join(', ')} with token ${names.token(event.token)}, valid until ${event.untilMs.toFixed(1)} ms`,
+        'lease',
+      )
+    case 'until':
+      return line(
+        event.process,
+        `lease with token ${names.token(event.token)} is now valid until ${event.untilMs.toFixed(1)} ms`,
+        'lease',
+      )
+    case 'ends':
+      return line(event.process, `lease with token ${names.token(event.token)} is over: ${event.why}`, 'lease')
+    case 'signal':
+      return line(event.process, `signal of the lease with token ${names.token(event.token)} aborts`, 'lease')
+    case 'write':
+      return line('store', writeText(event, names), 'store')
+    case 'return':
+      return event.outcome === 'granted' ? undefined : line(event.process, `does not get it: ${event.outcome}`, 'lease')
+    case 'send':
+      return line(
+        event.process,
+        `${names.owner(event.owner)} sends ${event.what} to ${event.node}${event.again ? ' again' : ''}`,
+        'message',
+      )
+    case 'exec':
+      return line(event.node, `${event.what} of ${names.owner(event.owner)}: ${replyText(event.reply[0])}`, 'message')
+    case 'heard':
+      return line(event.process, `${names.owner(event.owner)} hears of ${event.what} from ${event.node}`, 'message')
+    case 'dropped':
+      return line(
+        event.process,
+        `${names.owner(event.owner)} never hears of ${event.what} from ${event.node}`,
+        'message',
+      )
+    default:
+      return undefined
+  }
+}
+
+function writeText(event: Extract<HistoryEvent, { kind: 'write' }>, names: Names): string {
+  const { process, token, value, base, accepted, store } = event
+  if (!accepted) return `refuses a write of ${process}: token ${names.token(token)} is stale`
+  const lost = value === base + 1 ? '' : `, over ${base}: an update is lost`
+  return `${store}: ${process} writes ${value} with token ${names.token(token)}${lost}`
+}
+
+function faultText(text: string): string {
+  const { kind, node: _node, process: _process, ...rest } = JSON.parse(text) as Record<string, unknown>
+  const details = Object.entries(rest).map(
+    ([name, value]) => `${name} ${typeof value === 'number' ? Math.round(value * 1000) / 1000 : String(value)}`,
+  )
+  return `${String(kind)}${details.length === 0 ? '' : ` (${details.join(', ')})`}`
+}
+
+function replyText(reply: unknown): string {
+  if (reply instanceof Error) return reply.message.split(' ')[0]!
+  if (Array.isArray(reply)) return reply.map((item) => String(item).slice(0, 20)).join(' ')
+  return String(reply)
+}

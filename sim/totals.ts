@@ -1,0 +1,72 @@
+import { lostUpdates } from './checkers/guard.ts'
+import type { Outcome } from './run.ts'
+
+/** What a number of runs came to. */
+export interface Totals {
+  seeds: number
+  sections: number
+  events: number
+  faults: Record<string, number>
+  verdicts: Record<string, { true: number; false: number; unknown: number }>
+  /** Updates that the store without a guard lost. */
+  unguardedLosses: number
+  refusedWrites: number
+  failedSeeds: string[]
+}
+
+export function noTotals(): Totals {
+  return {
+    seeds: 0,
+    sections: 0,
+    events: 0,
+    faults: {},
+    verdicts: {},
+    unguardedLosses: 0,
+    refusedWrites: 0,
+    failedSeeds: [],
+  }
+}
+
+export function addRun(totals: Totals, { plan, world, verdicts }: Outcome): void {
+  const { history } = world
+  totals.seeds++
+  totals.sections += history.of('holds').length
+  totals.events += history.events.length
+  for (const { name } of history.of('fault')) totals.faults[name] = (totals.faults[name] ?? 0) + 1
+  for (const { checker, verdict } of verdicts) {
+    const counts = (totals.verdicts[checker] ??= { true: 0, false: 0, unknown: 0 })
+    counts[verdict]++
+  }
+  totals.unguardedLosses += lostUpdates(history, 'unguarded').length
+  totals.refusedWrites += history.of('write', 'read').filter(({ accepted }) => !accepted).length
+  if (verdicts.some(({ verdict }) => verdict === 'false')) totals.failedSeeds.push(plan.seed)
+}
+
+export function merge(into: Totals, other: Totals): void {
+  into.seeds += other.seeds
+  into.sections += other.sections
+  into.events += other.events
+  into.unguardedLosses += other.unguardedLosses
+  into.refusedWrites += other.refusedWrites
+  into.failedSeeds.push(...other.failedSeeds)
+  for (const [name, count] of Object.entries(other.faults)) into.faults[name] = (into.faults[name] ?? 0) + count
+  for (const [checker, counts] of Object.entries(other.verdicts)) {
+    const sums = (into.verdicts[checker] ??= { true: 0, false: 0, unknown: 0 })
+    for (const verdict of ['true', 'false', 'unknown'] as const) sums[verdict] += counts[verdict]
+  }
+}
+
+export function printTotals(totals: Totals): string {
+  const faults = Object.entries(totals.faults).sort(([, a], [, b]) => b - a)
+  const injected = faults.reduce((sum, [, count]) => sum + count, 0)
+  return [
+    `${totals.seeds} seeds, ${totals.sections} leases, ${totals.events} events, ${injected} faults`,
+    `faults: ${faults.map(([name, count]) => `${name} ${count}`).join(', ') || 'none'}`,
+    `lost updates: ${totals.unguardedLosses} without the guard; ${totals.refusedWrites} stale accesses refused by it`,
+    'checker                  true    unknown false',
+    ...Object.entries(totals.verdicts).map(
+      ([checker, { true: yes, unknown, false: no }]) =>
+        `${checker.padEnd(24)} ${String(yes).padEnd(7)} ${String(unknown).padEnd(7)} ${no}`,
+    ),
+  ].join('\n')
+}
