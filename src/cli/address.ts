@@ -66,3 +66,17 @@ export class Parameters {
     if (name !== undefined) throw usage(`--engine: unknown parameter '${name}' in ${redacted(this.#url)}`)
   }
 }
+
+/** Our own parameters, and the URL without them for a driver that understands it itself. */
+export function splitParameters(
+  url: string,
+  names: Readonly<Record<string, 'text' | 'number'>>,
+): { options: Record<string, string | number>; rest: string } {
+  const at = url.indexOf('?')
+  if (at < 0) return { options: {}, rest: url }
+  const parts = url.slice(at + 1).split('&')
+  const isOurs = (part: string): boolean => Object.hasOwn(names, part.split('=')[0]!)
+  const others = parts.filter((part) => !isOurs(part)).join('&')
+  const options = new Parameters(parts.filter(isOurs).join('&'), url).take(names)
+  return { options, rest: `${url.slice(0, at)}${others === '' ? '' : `?${others}`}` }
+}

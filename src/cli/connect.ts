@@ -16,6 +16,11 @@ export interface Connection {
 type Connector = (url: string) => Promise<Connection>
 
 const redis = async (): Promise<Connector> => (await import('./connect-redis.ts')).connectRedis
+const postgres = async (): Promise<Connector> => (await import('./connect-sql.ts')).connectPostgres
+const mariadb = async (): Promise<Connector> => (await import('./connect-sql.ts')).connectMariadb
+const mongodb = async (): Promise<Connector> => (await import('./connect-mongodb.ts')).connectMongodb
+const etcd = async (): Promise<Connector> => (await import('./connect-http.ts')).connectEtcd
+const consul = async (): Promise<Connector> => (await import('./connect-http.ts')).connectConsul
 
 /** By scheme. Each engine and each driver is loaded when its URL is used, and not before. */
 const CONNECTORS: Readonly<Record<string, () => Promise<Connector>>> = {
@@ -24,6 +29,17 @@ const CONNECTORS: Readonly<Record<string, () => Promise<Connector>>> = {
   rediss: redis,
   valkey: redis,
   valkeys: redis,
+  postgres,
+  postgresql: postgres,
+  mariadb,
+  mysql: mariadb,
+  mongodb,
+  'mongodb+srv': mongodb,
+  etcd,
+  etcds: etcd,
+  consul,
+  consuls: consul,
+  zookeeper: async () => (await import('./connect-zookeeper.ts')).connectZookeeper,
 }
 
 /** Without a URL: the embedded engine. */

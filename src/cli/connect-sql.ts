@@ -1,0 +1,58 @@
+import { mariadb } from '../engines/mariadb/index.ts'
+import { postgres } from '../engines/postgres/index.ts'
+import { parseAddress, splitParameters } from './address.ts'
+import type { Connection } from './connect.ts'
+import { loadDriver } from './driver.ts'
+import { usage } from './exit-codes.ts'
+import { redacted } from './settings.ts'
+
+const OPTIONS = { table: 'text', timeout: 'text', drift: 'number' } as const
+
+/** With TLS and from afar. */
+const CONNECT_MS = 5000
+
+interface Pool {
+  query(...args: never[]): unknown
+  end(): Promise<unknown>
+  on?(event: 'error', listener: (error: Error) => void): unknown
+}
+
+/** `postgres://user@host/database`; parameters that are not ours are the driver's, such as sslmode. */
+export async function connectPostgres(url: string): Promise<Connection> {
+  const { options, rest } = splitParameters(url, OPTIONS)
+  const { module } = await loadDriver(['pg'], 'PostgreSQL')
+  const Pool = ((module['default'] ?? module) as Record<string, unknown>)['Pool'] as new (options: object) => Pool
+  const pool = new Pool({ connectionString: rest })
+  return connection(url, pool, postgres(pool, options))
+}
+
+/** `mariadb://user@host/database`, also `mysql://`. */
+export async function connectMariadb(url: string): Promise<Connection> {
+  const { user, password, hosts, path, parameters } = parseAddress(url, 3306)
+  const options = parameters.take(OPTIONS)
+  const { ssl } = parameters.take({ ssl: 'text' })
+  parameters.done()
+  if (hosts.length > 1) throw usage(`--engine: expected one host, got ${hosts.length} in ${redacted(url)}`)
+  const { name, module } = await loadDriver(['mariadb', 'mysql2/promise'], 'MariaDB')
+  const createPool = (module['createPool'] ?? (module['default'] as Record<string, unknown>)['createPool']) as (
+    options: object,
+  ) => Pool
+  const pool = createPool({
+    ...hosts[0],
+    // The driver would look for a server for 10 s before it tells that there is none.
+    ...(name === 'mariadb'
+      ? { acquireTimeout: CONNECT_MS, connectTimeout: CONNECT_MS }
+      : { connectTimeout: CONNECT_MS }),
+    ...(user === undefined ? {} : { user }),
+    ...(password === undefined ? {} : { password }),
+    ...(path === '' ? {} : { database: path }),
+    ...(ssl === undefined || ssl === 'false' ? {} : { ssl: name === 'mariadb' ? true : {} }),
+  })
+  return connection(url, pool, mariadb(pool, options))
+}
+
+function connection(url: string, pool: Pool, engine: Connection['engine']): Connection {
+  let trouble: string | undefined
+  pool.on?.('error', (error) => (trouble = error.message))
+  return { engine, url: redacted(url), trouble: () => trouble, close: () => pool.end().then(() => undefined) }
+}
