@@ -50,6 +50,7 @@ test.each(drivers)(
     await holder.next(isType('acquired'), { withinMs: 40_000 })
     await holder.pause()
     await until(() => isFree(setup, 'order'), { what: 'the lease was over on every node' })
+    holder.send({ look: true })
     await holder.resume()
     expect(await holder.next(isType('woken'))).toEqual({
       type: 'woken',

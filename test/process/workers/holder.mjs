@@ -1,5 +1,5 @@
-// Acquires a lease and keeps it. When told to write, it does so without another look at its lease, as a process does
-// that was stopped between its last look and its write.
+// Acquires a lease and keeps it. Told to look, it tells what it sees of its lease. Told to write, it does so without another
+// look, as a process does that was stopped between its last look and its write.
 import { Redis } from 'ioredis'
 import { connectLocks } from './connect.mjs'
 
@@ -10,7 +10,7 @@ await store?.ping()
 const lease = await locks.acquire('order')
 const { signal } = lease
 
-process.on('message', ({ value }) => void write(value))
+process.on('message', ({ value }) => void (value === undefined ? look() : write(value)))
 
 async function write(value) {
   const held = lease.held
@@ -18,16 +18,11 @@ async function write(value) {
   process.send({ type: 'written', held, accepted: accepted === 1 })
 }
 
-// Notices that the process was stopped as soon as anything runs again. The keeper's own timer, which was due earlier, comes
-// at the latest with the next timers: the event loop may not have looked at the clock yet since the stop.
-let lastMs = performance.now()
-setInterval(() => {
-  const nowMs = performance.now()
-  const stoppedMs = nowMs - lastMs
-  lastMs = nowMs
-  if (stoppedMs < Number(TTL_MS)) return
+// The keeper's own timer, which was due while the process was stopped, comes at the latest with the next timers: the event
+// loop may not have looked at the clock yet since the stop.
+function look() {
   const first = { held: lease.held, remainingMs: lease.remaining() }
   setTimeout(() => process.send({ type: 'woken', ...first, aborted: signal.aborted, reason: signal.reason?.reason }), 1)
-}, 1)
+}
 
 process.send({ type: 'acquired', token: String(lease.token) })
