@@ -23,7 +23,7 @@ export interface Batch {
 }
 
 /** One seed after the other, in this process. */
-async function runSeeds(first: number, count: number, untilFailure = false): Promise<Totals> {
+export async function runSeeds(first: number, count: number, untilFailure = false): Promise<Totals> {
   const totals = noTotals()
   for (let seed = first; seed < first + count; seed++) {
     addRun(totals, await run(drawPlan(seed)))

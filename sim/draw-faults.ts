@@ -88,6 +88,24 @@ const SOUND: Record<string, Draw> = {
     const [node, ms] = [someNode(plan, random), forMs(plan, random)]
     return everyone(plan).map((process) => cut(random, { process, node }, atMs, ms))
   },
+  /** Its leases run out while others wait for them. */
+  'cut off process': (plan, random, atMs) => {
+    const [process, ms] = [someProcess(plan, random), Math.round(random.between(1, 2) * plan.ttlMs)]
+    return [...plan.nodes.keys()].map((node) => cut(random, { process, node }, atMs, ms))
+  },
+  /** Answers take a good part of the time that a node has. */
+  'process far away': (plan, random, atMs) => {
+    const process = someProcess(plan, random)
+    const ms = random.between(5, 45)
+    return [...plan.nodes.keys()].map((node): Fault => ({
+      kind: 'delay',
+      process,
+      node,
+      ms,
+      atMs: atMs / 2,
+      forMs: plan.busyMs,
+    }))
+  },
   partition: (plan, random, atMs) => {
     const ms = forMs(plan, random)
     const [ours, theirs] = [random.int(1, 2 ** plan.processes.length - 1), random.int(1, 2 ** plan.nodes.length - 1)]
@@ -162,6 +180,13 @@ const SOUND: Record<string, Draw> = {
       const ms = Math.round(random.between(10, plan.ttlMs))
       const steps = random.int(0, 12)
       return { kind: 'pause', process: someProcess(plan, random), ms, steps, atMs: atMs + random.between(0, 1000) }
+    }),
+  /** Pauses in the middle of running code, anywhere in it. */
+  stalls: (plan, random, atMs) =>
+    Array.from({ length: 12 }, (_, index): Fault => {
+      const ms = Math.round(random.between(0.1, 0.8) * plan.ttlMs)
+      const process = someProcess(plan, random)
+      return { kind: 'pause', process, ms, steps: random.int(1, 30), atMs: atMs / 2 + index * 0.15 * plan.ttlMs }
     }),
   'crashed process': (plan, random, atMs) => [
     { kind: 'crash-process', process: someProcess(plan, random), backMs: random.between(10, 500), atMs },

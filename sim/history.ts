@@ -8,8 +8,8 @@ export type HistoryEvent = { readonly at: number } & (
   | Setup
   /** A request leaves a process; with `again` the driver sends it once more. */
   | ({ readonly kind: 'send'; readonly again: boolean } & Message)
-  /** It takes effect on the node, which answers. */
-  | ({ readonly kind: 'exec'; readonly reply: readonly Reply[] } & Message)
+  /** It takes effect on the node, which answers; `late`: on a connection that is broken already, so nobody hears it. */
+  | ({ readonly kind: 'exec'; readonly reply: readonly Reply[]; readonly late: boolean } & Message)
   /** The answer reaches the process. */
   | ({ readonly kind: 'heard' } & Message)
   /** The driver gives it up: its outcome is unknown. */

@@ -41,7 +41,7 @@ export interface Targets {
   readonly network: Network
   readonly servers: readonly Server[]
   process(index: number): Process
-  record(event: HistoryEvent): void
+  readonly record: (event: HistoryEvent) => void
   /** Clocks have changed: what a lease has left may have, too. */
   clockChanged(process: number): void
   crashProcess(index: number, backMs: number): void
@@ -67,10 +67,10 @@ export class Nemesis {
 
   #begin(fault: Fault): void {
     if (this.#isOver) return
-    const { network } = this.#targets
+    const { network, record } = this.#targets
     const { atMs: _at, ...rest } = fault
     const ms = 'ms' in fault ? fault.ms : 'forMs' in fault ? fault.forMs : 0
-    this.#targets.record({
+    record({
       at: network.time.nowMs,
       kind: 'fault',
       name: fault.kind,
@@ -114,7 +114,7 @@ export class Nemesis {
         link.loseReply = fault.chance
         return () => void (link.loseReply = 0)
       case 'reset':
-        for (const connection of Array.from(link.connections)) connection.reset(fault.arriving, fault.lateMs)
+        for (const connection of link.connections) connection.reset(fault.arriving, fault.lateMs)
         return undefined
       case 'cut': {
         const [to, from] = [fault.way !== 'from' ? 1 : 0, fault.way !== 'to' ? 1 : 0]
@@ -189,7 +189,7 @@ export class Nemesis {
   }
 
   #paused(process: Process): void {
-    const { network } = this.#targets
-    this.#targets.record({ at: network.time.nowMs, kind: 'pause', process: process.name, untilMs: process.nowMs })
+    const { network, record } = this.#targets
+    record({ at: network.time.nowMs, kind: 'pause', process: process.name, untilMs: process.nowMs })
   }
 }

@@ -29,7 +29,7 @@ export class Link {
 
   /** Held messages go on, or the connections turn out to be dead. */
   heal(reset: boolean): void {
-    for (const connection of Array.from(this.connections)) {
+    for (const connection of this.connections) {
       if (reset) connection.reset(0)
       else connection.flush()
     }
@@ -160,8 +160,8 @@ export class Connection {
     for (const deliver of this.#heldFrom.splice(0)) this.process.enter(() => (this.#isOpen ? deliver() : undefined))
   }
 
-  get inFlight(): number {
-    return this.#inFlight.length
+  get isOpen(): boolean {
+    return this.#isOpen
   }
 
   #shut(): void {

@@ -55,17 +55,21 @@ export function drawPlan(seed: number | string): Plan {
   const persistence = random.pick(['none', 'everysec', 'always', 'mixed'] as const)
   const maxTtlMs = random.pick([1000, 2000, 4000])
   const ttlMs = Math.round(random.between(0.2, 1) * maxTtlMs)
+  // The ends of the range more often than what lies between: drift shows where nodes are fast and a process is slow.
+  const speed = (): number =>
+    random.pick([SPEEDS.slowest, SPEEDS.fastest, random.between(SPEEDS.slowest, SPEEDS.fastest)])
+  const areNodesFast = random.chance(0.3)
   const plan: Plan = {
     seed: String(seed),
     engine,
     nodes: Array.from({ length: size }, () => ({
-      rate: random.between(SPEEDS.slowest, SPEEDS.fastest),
+      rate: areNodesFast ? SPEEDS.fastest : speed(),
       aheadMs: random.between(-nodesApartMs, nodesApartMs),
       persistence: persistence === 'mixed' ? random.pick(['none', 'everysec', 'always']) : persistence,
       ...(hasReplica ? { replicaLagMs: random.between(0.5, 10) } : {}),
     })),
     processes: Array.from({ length: random.int(2, 4) }, () => ({
-      rate: random.between(SPEEDS.slowest, SPEEDS.fastest),
+      rate: speed(),
       aheadMs: random.between(-apartMs, apartMs),
       driver: random.pick(['resend', 'reject']),
       tasks: random.pick([1, 1, 2, 3]),

@@ -92,6 +92,15 @@ export class Process implements Clock {
     return this.nowMs
   }
 
+  /** Looks at something from outside: not a step of the process, so no pause begins there. */
+  peek<T>(look: () => T): T {
+    const armed = this.#armed
+    this.#armed = undefined
+    const seen = look()
+    this.#armed = armed
+    return seen
+  }
+
   /** Stands still from now on, or from the given number of steps on. */
   pause(ms: number, afterSteps = 0): void {
     this.#timersFirst = this.#random.chance(0.5)

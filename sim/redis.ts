@@ -243,7 +243,7 @@ export class Redis {
         'call',
         (...args: LuaValue[]) => {
           try {
-            return toLua(call(args), args[0] === 'set')
+            return toLua(call(args), isStatus(args[0]))
           } catch (error) {
             if (error instanceof ServerError) throw new LuaError(error.message)
             throw error
@@ -254,7 +254,7 @@ export class Redis {
         'pcall',
         (...args: LuaValue[]) => {
           try {
-            return toLua(call(args), args[0] === 'set')
+            return toLua(call(args), isStatus(args[0]))
           } catch (error) {
             if (error instanceof ServerError) return new LuaTable([['err', error.message]])
             throw error
@@ -271,7 +271,10 @@ export class Redis {
   }
 }
 
-/** Commands whose plain OK is a status: to Lua, a table with a field. */
+/** The plain OK of SET is a status: to Lua, a table with a field. */
+function isStatus(name: LuaValue): boolean {
+  return name === 'set'
+}
 
 function wrongType(): ServerError {
   return new ServerError('WRONGTYPE Operation against a key holding the wrong kind of value')
@@ -292,20 +295,12 @@ function toLua(reply: Reply, mayBeStatus: boolean): LuaValue {
 }
 
 function fromLua(value: LuaValue): Reply {
-  switch (typeof value) {
-    case 'string':
-      return value
-    case 'number':
-      return Math.trunc(value)
-    case 'boolean':
-      return value ? 1 : null
-    case 'object': {
-      const error = value.get('err')
-      if (typeof error === 'string') throw new ServerError(error)
-      const status = value.get('ok')
-      return typeof status === 'string' ? status : itemsOf(value).map(fromLua)
-    }
-    default:
-      return null
-  }
+  if (typeof value === 'string') return value
+  if (typeof value === 'number') return Math.trunc(value)
+  if (value === true) return 1
+  if (!(value instanceof LuaTable)) return null
+  const error = value.get('err')
+  if (typeof error === 'string') throw new ServerError(error)
+  const status = value.get('ok')
+  return typeof status === 'string' ? status : itemsOf(value).map(fromLua)
 }

@@ -136,7 +136,8 @@ export class Server {
     const before = this.#log.length
     let readyMs = this.#time.nowMs
     for (const command of request.commands) {
-      switch (command[0]) {
+      const name = command[0] ?? ''
+      switch (name) {
         case 'SUBSCRIBE':
           connection.channels.add(command[1]!)
           replies.push('OK')

@@ -9,14 +9,16 @@ const MOST_TRIES = 150
  * The shortest schedule that still fails the same checker: drops faults by halves, then by quarters, down to single ones,
  * for as long as that helps. Whatever is drawn elsewhere stays the same, because every part draws its own.
  */
-export async function shrink(outcome: Outcome): Promise<Outcome> {
-  const wanted = new Set(failed(outcome.verdicts).map(({ checker }) => checker))
+export async function shrink(
+  outcome: Outcome,
+  fails: (other: Outcome) => boolean = failsLike(outcome),
+): Promise<Outcome> {
   let best = outcome
   let tries = 0
   const attempt = async (plan: Plan): Promise<boolean> => {
     if (tries++ >= MOST_TRIES) return false
     const other = await run(plan)
-    if (!failed(other.verdicts).some(({ checker }) => wanted.has(checker))) return false
+    if (!fails(other)) return false
     best = other
     return true
   }
@@ -29,6 +31,11 @@ export async function shrink(outcome: Outcome): Promise<Outcome> {
   }
   for (const plan of simpler(best.plan)) await attempt(plan(best.plan))
   return best
+}
+
+function failsLike(outcome: Outcome): (other: Outcome) => boolean {
+  const wanted = new Set(failed(outcome.verdicts).map(({ checker }) => checker))
+  return ({ verdicts }) => failed(verdicts).some(({ checker }) => wanted.has(checker))
 }
 
 /** What else may be left out. */

@@ -1,4 +1,4 @@
-import type { HistoryEvent, History, Verdict } from './history.ts'
+import type { EventOf, History, HistoryEvent, Verdict } from './history.ts'
 
 /** One line of a story. */
 export interface Line {
@@ -19,10 +19,15 @@ export function timeline(
   const names = new Names(history)
   const { owners = [], fromMs = 0, toMs = Infinity } = options
   const lines: Line[] = []
+  const given = history.of('ends').filter(({ why }) => why === 'released')
+  const released = new Set(given.map(({ owner }) => owner))
   for (const event of history.events) {
     if (event.at < fromMs || event.at > toMs) continue
     const isMessage = MESSAGES.has(event.kind)
     if (isMessage && !('owner' in event && (owners.includes(event.owner) || owners.includes('*')))) continue
+    // Renewals, and the signal of a lease that was given back, are told only of those who matter.
+    const isUsual = event.kind === 'until' || (event.kind === 'signal' && released.has(event.owner))
+    if (isUsual && !owners.includes(event.owner)) continue
     const line = lineOf(event, names)
     if (line !== undefined) lines.push(line)
   }
@@ -82,11 +87,7 @@ function lineOf(event: HistoryEvent, names: Names): Line | undefined {
     case 'crash':
       return line(event.process, 'crashes', 'fault')
     case 'holds':
-      return line(
-        event.process,
-        `has the lease on ${event.resources.join(', ')} with token ${names.token(event.token)}, valid until ${event.untilMs.toFixed(1)} ms`,
-        'lease',
-      )
+      return line(event.process, holdsText(event, names), 'lease')
     case 'until':
       return line(
         event.process,
@@ -94,7 +95,7 @@ function lineOf(event: HistoryEvent, names: Names): Line | undefined {
         'lease',
       )
     case 'ends':
-      return line(event.process, `lease with token ${names.token(event.token)} is over: ${event.why}`, 'lease')
+      return line(event.process, `${leaseText(event.token, names)} is over: ${event.why}`, 'lease')
     case 'signal':
       return line(event.process, `signal of the lease with token ${names.token(event.token)} aborts`, 'lease')
     case 'write':
@@ -117,9 +118,25 @@ function lineOf(event: HistoryEvent, names: Names): Line | undefined {
         `${names.owner(event.owner)} never hears of ${event.what} from ${event.node}`,
         'message',
       )
-    default:
+    case 'attempt':
+    case 'call':
+    case 'closed':
+    case 'left':
+    case 'read':
+    case 'setup':
       return undefined
   }
+}
+
+/** A lock that was made by hand has no token. */
+function leaseText(token: number, names: Names): string {
+  return token === 0 ? 'its lock' : `lease with token ${names.token(token)}`
+}
+
+function holdsText({ resources, token, untilMs }: EventOf<'holds'>, names: Names): string {
+  const until = untilMs === Infinity ? 'until it lets go' : `until ${untilMs.toFixed(1)} ms`
+  if (token === 0) return `believes to have the lock, ${until}`
+  return `has the lease on ${resources.join(', ')} with token ${names.token(token)}, valid ${until}`
 }
 
 function writeText(event: Extract<HistoryEvent, { kind: 'write' }>, names: Names): string {

@@ -49,25 +49,19 @@ export class Workload {
 
   /** Tells the history what the locks tell. */
   observe(event: LockEvent): void {
-    switch (event.type) {
-      case 'attempt':
-        this.#history.add({ at: this.process.nowMs, kind: 'attempt', process: this.process.name, owner: event.owner })
-        break
-      case 'renewed':
-        this.#renewed(event.owner)
-        break
-      case 'lost':
-        this.#ends(event.owner, event.reason)
-        break
-      default:
+    const { process } = this
+    if (event.type === 'attempt') {
+      this.#history.add({ at: process.nowMs, kind: 'attempt', process: process.name, owner: event.owner })
     }
+    if (event.type === 'renewed') this.#renewed(event.owner)
+    if (event.type === 'lost') this.#ends(event.owner, event.reason)
   }
 
   /** Validity as it stands after a clock was changed, at this true time: the process itself may stand still. */
   clockChanged(nowMs: number): void {
     for (const [owner, lease] of this.#leases) {
       const untilMs = this.#untilMs(lease)
-      if (lease.remaining() > 0) this.#until(owner, untilMs)
+      if (untilMs > this.process.nowMs) this.#until(owner, untilMs)
       else this.#until(owner, Math.min(nowMs, this.#untils.get(owner)!))
     }
   }
@@ -164,8 +158,8 @@ export class Workload {
     this.#leases.set(owner, lease)
     const token = Number(lease.token)
     const { name } = this.process
-    const at = this.process.nowMs
     const untilMs = this.#untilMs(lease)
+    const at = this.process.nowMs
     this.#untils.set(owner, untilMs)
     this.#history.add({ at, kind: 'holds', process: name, call, owner, token, resources, untilMs })
     const signal = (): void => {
@@ -176,14 +170,16 @@ export class Workload {
 
   /** In true time. */
   #untilMs(lease: Lease): number {
-    const leftMs = lease.remaining()
+    const leftMs = this.process.peek(() => lease.remaining())
     return this.process.nowMs + leftMs / this.process.machine.rate
   }
 
   #renewed(owner: string): void {
     const lease = this.#leases.get(owner)
+    if (lease === undefined) return
+    const untilMs = this.#untilMs(lease)
     // The process may have stood still since the answer: then it was renewed for a time that is over already.
-    if (lease !== undefined && lease.held) this.#until(owner, this.#untilMs(lease))
+    if (untilMs > this.process.nowMs) this.#until(owner, untilMs)
   }
 
   #until(owner: string, untilMs: number): void {

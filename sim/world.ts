@@ -46,15 +46,10 @@ export class World {
       return new Server(`n${index}`, this.time, clock, this.random.fork(`server ${index}`), options)
     })
     for (const server of this.servers) {
-      server.executed = ({ process }, request, reply) =>
-        this.history.add({
-          at: this.time.nowMs,
-          kind: 'exec',
-          ...withoutCommands(request),
-          process: process.name,
-          node: server.name,
-          reply,
-        })
+      server.executed = ({ process, isOpen }, request, reply) => {
+        const place = { process: process.name, node: server.name, late: !isOpen }
+        this.history.add({ at: this.time.nowMs, kind: 'exec', ...messageOf(request), ...place, reply })
+      }
     }
     this.nemesis = new Nemesis(
       {
@@ -90,18 +85,11 @@ export class World {
           driver,
           describe: (commands) => this.#describe(commands),
           sent: (request, node, again) =>
-            this.history.add({
-              at: process.nowMs,
-              kind: 'send',
-              ...withoutCommands(request),
-              process: name,
-              node,
-              again,
-            }),
+            this.history.add({ at: process.nowMs, kind: 'send', ...messageOf(request), process: name, node, again }),
           heard: (request, node) =>
-            this.history.add({ at: time.nowMs, kind: 'heard', ...withoutCommands(request), process: name, node }),
+            this.history.add({ at: time.nowMs, kind: 'heard', ...messageOf(request), process: name, node }),
           dropped: (request, node) =>
-            this.history.add({ at: time.nowMs, kind: 'dropped', ...withoutCommands(request), process: name, node }),
+            this.history.add({ at: time.nowMs, kind: 'dropped', ...messageOf(request), process: name, node }),
         }),
     )
     const engine =
@@ -155,8 +143,7 @@ export class World {
   }
 }
 
-/** What the history keeps of a request. */
-function withoutCommands<R extends { readonly commands: unknown }>({ commands, ...rest }: R): Omit<R, 'commands'> {
-  void commands
-  return rest
+/** A request without its commands. */
+function messageOf({ id, what, owner, former }: Request): Omit<Request, 'commands'> {
+  return { id, what, owner, former }
 }

@@ -3,7 +3,7 @@ import { exclusion } from './exclusion.ts'
 import { guardedStore } from './guard.ts'
 import { calm, cleanUp, leaks, timeToLive } from './leftovers.ts'
 import { progress } from './progress.ts'
-import { signal } from './signal.ts'
+import { signal, timeLeft } from './signal.ts'
 import { tokens } from './tokens.ts'
 
 const CHECKERS: readonly ((history: History) => Verdict)[] = [
@@ -11,6 +11,7 @@ const CHECKERS: readonly ((history: History) => Verdict)[] = [
   tokens,
   guardedStore,
   signal,
+  timeLeft,
   progress,
   cleanUp,
   timeToLive,

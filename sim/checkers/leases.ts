@@ -22,49 +22,22 @@ export function leasesOf(history: History): HeldLease[] {
   const leases = new Map<string, HeldLease>()
   const attempts = new Map<string, number>()
   const crashes = new Map<string, number>()
-  for (const event of history.events) {
-    switch (event.kind) {
-      case 'attempt':
-        attempts.set(event.owner, event.at)
-        break
-      case 'crash':
-        crashes.set(event.process, event.at)
-        break
-      case 'holds': {
-        const { process, owner, token, resources, at, untilMs, call } = event
-        const beganMs = attempts.get(owner) ?? at
-        // An owner that comes twice is two acquisitions all the same.
-        const name = leases.has(owner) ? `${owner}#${call}` : owner
-        leases.set(name, {
-          process,
-          owner,
-          token,
-          resources,
-          beganMs,
-          fromMs: at,
-          endMs: untilMs,
-          untilMs,
-          ends: undefined,
-          signalMs: undefined,
-        })
-        break
-      }
-      case 'until': {
-        const lease = leases.get(event.owner)
-        if (lease !== undefined) lease.untilMs = event.untilMs
-        break
-      }
-      case 'ends': {
-        const lease = leases.get(event.owner)
-        if (lease !== undefined) lease.ends ??= { atMs: event.at, why: event.why }
-        break
-      }
-      case 'signal': {
-        const lease = leases.get(event.owner)
-        if (lease !== undefined) lease.signalMs ??= event.at
-        break
-      }
-      default:
+  for (const event of history.of('attempt', 'crash', 'holds', 'until', 'ends', 'signal')) {
+    if (event.kind === 'attempt') attempts.set(event.owner, event.at)
+    else if (event.kind === 'crash') crashes.set(event.process, event.at)
+    else if (event.kind === 'holds') {
+      const { process, owner, token, resources, at, untilMs, call } = event
+      const beganMs = attempts.get(owner) ?? at
+      // An owner that comes twice is two acquisitions all the same.
+      const name = leases.has(owner) ? `${owner}#${call}` : owner
+      const open = { ends: undefined, signalMs: undefined }
+      leases.set(name, { process, owner, token, resources, beganMs, fromMs: at, endMs: untilMs, untilMs, ...open })
+    } else {
+      const lease = leases.get(event.owner)
+      if (lease === undefined) continue
+      if (event.kind === 'until') lease.untilMs = event.untilMs
+      if (event.kind === 'ends') lease.ends ??= { atMs: event.at, why: event.why }
+      if (event.kind === 'signal') lease.signalMs ??= event.at
     }
   }
   for (const lease of leases.values()) {

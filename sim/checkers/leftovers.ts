@@ -28,7 +28,8 @@ export function cleanUp(history: History): Verdict {
     const last = new Map<number, EventOf<'exec'>>()
     const answered = new Set<number>()
     for (const event of events) {
-      if (event.kind === 'exec' && !answered.has(event.id)) last.set(event.id, event)
+      const isHeard = event.kind === 'exec' && !answered.has(event.id) && !(event.late && last.has(event.id))
+      if (isHeard) last.set(event.id, event)
       if (event.kind === 'heard' || event.kind === 'dropped') answered.add(event.id)
     }
     const grant = [...last.values()].findLast((event) => isGrant(event) && mine(event.owner))
@@ -40,6 +41,8 @@ export function cleanUp(history: History): Verdict {
     const since = events.find(({ kind, id }) => (kind === 'heard' || kind === 'dropped') && id === grant.id)
     if (since === undefined) continue
     if (events.slice(events.indexOf(since)).some((event) => ends(event, 'send'))) continue
+    // A release that was sent before, and is still on its way, is behind the grant.
+    if (events.some((event) => ends(event, 'send') && !last.has(event.id) && !answered.has(event.id))) continue
     const { node, process, owner, at } = grant
     return {
       checker,

@@ -41,3 +41,25 @@ export function signal(history: History): Verdict {
     ? { checker, verdict: 'unknown', why: 'every lease was given back in time' }
     : { checker, verdict: 'true' }
 }
+
+/**
+ * A lease has time left when its caller gets it. It may have none if the process was paused after the last answer had been
+ * heard: then it was looked at before.
+ */
+export function timeLeft(history: History): Verdict {
+  const checker = 'time left'
+  const heard = new Map<string, number>()
+  const stalled = new Map<string, number>()
+  for (const event of history.of('heard', 'pause', 'holds')) {
+    if (event.kind === 'heard') heard.set(event.owner, event.at)
+    else if (event.kind === 'pause') stalled.set(event.process, event.at)
+    else if (
+      event.untilMs <= event.at &&
+      !((stalled.get(event.process) ?? -1) >= (heard.get(event.owner) ?? Infinity))
+    ) {
+      const { process, at, owner } = event
+      return { checker, verdict: 'false', why: `${process} got a lease that was over already`, at, owners: [owner] }
+    }
+  }
+  return { checker, verdict: 'true' }
+}

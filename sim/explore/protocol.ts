@@ -1,4 +1,6 @@
-import { count, decide, noBallots, type Ballots, type NodeAnswer } from '../../src/engines/redis/votes.ts'
+import type { NodeAnswer } from '../../src/engines/redis/votes.ts'
+import { crashes } from './crashes.ts'
+import { Decider, type Heard } from './decider.ts'
 import type { Configuration } from './explore.ts'
 import {
   CLIENT,
@@ -22,29 +24,19 @@ export interface Move {
   readonly broken: string | undefined
 }
 
-/** As often as a client lets the number to confirm rise; see election.ts. */
-const CONFIRM_ROUNDS = 4
-
-/** What hearing an answer does to a client: its ballot, what it asks for, and whether it is decided. */
-interface Heard {
-  readonly columns: readonly { heard: number; fence: number; votes: number; asked: number; ask: number }[]
-  readonly confirming: number
-  readonly rounds: number
-  readonly outcome: 'open' | 'lost' | { readonly token: number }
-}
-
 /** Everything that may happen next in a state: the nodes by the shipped scripts, the clients by the shipped decision. */
 export class Protocol {
   readonly #shape: Shape
   readonly #configuration: Configuration
   readonly #steps: Steps
-  readonly #heard = new Map<string, Heard>()
+  readonly #decider: Decider
   #moves: Move[] = []
 
   constructor(shape: Shape, configuration: Configuration, steps: Steps) {
     this.#shape = shape
     this.#configuration = configuration
     this.#steps = steps
+    this.#decider = new Decider(shape)
   }
 
   start(): Uint8Array {
@@ -79,7 +71,7 @@ export class Protocol {
         )
       }
     }
-    this.#crashes(state)
+    crashes(this.#shape, this.#configuration, state, (text, change) => this.#add(text, state, change))
     const moves = this.#moves
     this.#moves = []
     return moves
@@ -293,7 +285,7 @@ export class Protocol {
     const text = (): string => `c${client} hears of n${node}: ${answer.kind}`
     const isLate = state[linkAt(this.#shape, node, client) + LINK.heard] === HEARD.failed
     if (isLate) return this.#add(text, state, taken)
-    const heard = this.#decide(state, client, node, [{ node, answer }])
+    const heard = this.#decider.decide(state, client, node, [{ node, answer }])
     if (heard.outcome === 'lost' && this.#configuration.reduced) return
     this.#apply(text, state, client, heard, taken)
   }
@@ -308,7 +300,7 @@ export class Protocol {
       const heard = state[link + LINK.heard]!
       if (heard === HEARD.silent || (heard === HEARD.ours && isAsked)) failed.push({ node, answer: { kind: 'out' } })
     }
-    const { outcome } = this.#decide(state, client, -1, failed)
+    const { outcome } = this.#decider.decide(state, client, -1, failed)
     this.#add(
       () => `time is up for c${client}`,
       state,
@@ -379,137 +371,5 @@ export class Protocol {
         return `c${client} and c${other} hold it at once`
     }
     return undefined
-  }
-
-  /** The shipped decision on what a client has heard. */
-  #decide(
-    state: Uint8Array,
-    client: number,
-    from: number,
-    answers: readonly { node: number; answer: NodeAnswer }[],
-  ): Heard {
-    const { nodes } = this.#shape
-    const at = clientAt(client)
-    let key = String.fromCharCode(from + 1, state[at + CLIENT.confirming]!, state[at + CLIENT.rounds]!)
-    for (let node = 0; node < nodes; node++) {
-      const link = linkAt(this.#shape, node, client)
-      const ballot = (state[link + LINK.heard]! << 4) | (state[link + LINK.fence]! << 1) | state[link + LINK.asked]!
-      key += String.fromCharCode((ballot << 8) | state[link + LINK.votes]!)
-    }
-    // Of answers that come together, the ballots tell which they are.
-    if (answers.length === 1) key += String.fromCharCode(codeOf(answers[0]!.answer))
-    let heard = this.#heard.get(key)
-    if (heard === undefined) {
-      heard = this.#decideAnew(state, client, answers)
-      this.#heard.set(key, heard)
-    }
-    return heard
-  }
-
-  #decideAnew(state: Uint8Array, client: number, answers: readonly { node: number; answer: NodeAnswer }[]): Heard {
-    const links = Array.from({ length: this.#shape.nodes }, (_, node) => linkAt(this.#shape, node, client))
-    const asked = links.map((link) => state[link + LINK.asked]!)
-    const failed = links.map((link) => state[link + LINK.heard] === HEARD.failed)
-    let ballots: Ballots = noBallots(links.length).map((_, node) => ballotOf(state, links[node]!))
-    for (const { node, answer } of answers) {
-      if (answer.kind === 'granted') asked[node] = 0
-      ballots = count(ballots, node, answer)
-    }
-    let confirming = state[clientAt(client) + CLIENT.confirming]!
-    let rounds = state[clientAt(client) + CLIENT.rounds]!
-    const ask = links.map(() => 0)
-    const decision = decide(ballots, confirming)
-    let outcome: Heard['outcome'] =
-      decision.kind === 'won' ? { token: decision.token } : decision.kind === 'lost' ? 'lost' : 'open'
-    if (decision.kind === 'confirm') {
-      if (decision.token !== confirming) {
-        confirming = decision.token
-        asked.fill(0)
-        if (rounds++ >= CONFIRM_ROUNDS) outcome = 'lost'
-      }
-      for (const node of decision.nodes) {
-        if (asked[node] === 1) continue
-        asked[node] = 1
-        ask[node] = confirming
-      }
-    }
-    const columns = ballots.map(({ state: said, fence, votes }, node) => ({
-      heard: failed[node]! ? HEARD.failed : said === 'silent' ? HEARD.silent : said === 'ours' ? HEARD.ours : HEARD.out,
-      fence,
-      votes: votes.reduce((set, token) => set | (1 << token), 0),
-      asked: asked[node]!,
-      ask: ask[node]!,
-    }))
-    return { columns, confirming, rounds, outcome }
-  }
-
-  /** A node crashes, once: what was on its way to and from it is lost, and maybe its memory. It may come back. */
-  #crashes(state: Uint8Array): void {
-    const { crash } = this.#configuration
-    for (let node = 0; node < this.#shape.nodes; node++) {
-      const at = nodeAt(this.#shape, node)
-      if (state[RUN.crashes]! > 0) {
-        this.#add(
-          () => `n${node} crashes`,
-          state,
-          (next) => {
-            next[RUN.crashes] = 0
-            if (crash === 'kept') return
-            next[at + NODE.owner] = 0
-            next[at + NODE.fence] = crash === 'numbers' ? next[RUN.top]! : 0
-            if (crash === 'sit-out' || crash === 'late') next[at + NODE.status] = STATUS.sittingOut
-            for (let client = 0; client < this.#shape.clients; client++) {
-              if (next[clientAt(client) + CLIENT.phase] !== PHASE.idle) next[clientAt(client) + CLIENT.begunAtCrash] = 1
-            }
-          },
-        )
-      }
-      if (state[at + NODE.status] === STATUS.sittingOut && this.#forgottenIsOver(state)) {
-        this.#add(
-          () => `n${node} votes again`,
-          state,
-          (next) => {
-            next[at + NODE.status] = STATUS.up
-            for (let client = 0; client < this.#shape.clients; client++)
-              next[clientAt(client) + CLIENT.begunAtCrash] = 0
-            if (crash === 'sit-out') next[at + NODE.fence] = next[RUN.top]!
-          },
-        )
-      }
-    }
-  }
-
-  #forgottenIsOver(state: Uint8Array): boolean {
-    if (this.#configuration.clocks === 'any') return true
-    for (let client = 0; client < this.#shape.clients; client++) {
-      const at = clientAt(client)
-      if (state[at + CLIENT.begunAtCrash] === 0) continue
-      if (state[at + CLIENT.over] === 0 && state[at + CLIENT.phase] !== PHASE.lost) return false
-    }
-    return true
-  }
-}
-
-function codeOf(answer: NodeAnswer): number {
-  switch (answer.kind) {
-    case 'out':
-      return 0
-    case 'granted':
-      return 8 + answer.fence
-    case 'confirmed':
-      return 16 + answer.token
-    case 'higher':
-      return 24 + answer.fence
-  }
-}
-
-function ballotOf(state: Uint8Array, link: number): Ballots[number] {
-  const heard = state[link + LINK.heard]!
-  const votes: number[] = []
-  for (let token = 1; token < 8; token++) if (state[link + LINK.votes]! & (1 << token)) votes.push(token)
-  return {
-    state: heard === HEARD.silent ? 'silent' : heard === HEARD.ours ? 'ours' : 'out',
-    fence: state[link + LINK.fence]!,
-    votes,
   }
 }

@@ -102,7 +102,7 @@ export const MUTATIONS: readonly Mutation[] = [
     'wrong variant',
     'seeds',
     'src/engines/redis/index.js',
-    "sitOutMs: kind.restart === 'trust' ? 0 : kind.maxTtlMs + UPTIME_GRAIN_MS",
+    "sitOutMs: kind.restart === 'trust' ? 0 : Math.max(kind.maxTtlMs, LEAST_SIT_OUT_MS) + UPTIME_GRAIN_MS",
     'sitOutMs: 0',
   ),
   mutation(

@@ -336,7 +336,7 @@ const LIBRARY: Globals = {
       'format',
       (pattern, value) => {
         if (pattern !== '%.0f')
-          throw new SyntaxError(`Lua: string.format(${JSON.stringify(pattern)}) is not supported here`)
+          throw new SyntaxError('Lua: string.format with another pattern than %.0f is not supported here')
         return numberOrThrow(value).toFixed(0)
       },
     ],

@@ -76,8 +76,8 @@ const pauseDuringAcquire: Scenario = {
     const stage = new Stage(quiet())
     stage.start(0, 0, () => withoutElapsed(stage, 0, remedied))
     stage.at(1, () => {
+      stage.note(0, 'is paused for 1500 ms')
       stage.process(0).pause(1500)
-      stage.note(0, 'is paused until 1501 ms')
     })
     stage.start(1200, 1, () => withoutElapsed(stage, 1, remedied))
     await stage.play(3000)
@@ -221,7 +221,7 @@ const lateSetAfterRelease: Scenario = {
     stage.start(0, 0, async () => void (await stage.acquire(0)))
     stage.at(0.5, () => {
       stage.note(0, 'the connection to n0 breaks; the command on its way arrives a second later')
-      for (const connection of Array.from(stage.world.network.link('p0', 'n0').connections)) connection.reset(1, 1000)
+      for (const connection of stage.world.network.link('p0', 'n0').connections) connection.reset(1, 1000)
     })
     stage.start(500, 0, async () => {
       for (const { workload } of stage.world.everyone.slice(0, 1)) {

@@ -4,6 +4,8 @@ import type { Played, Scenario } from './scenario.ts'
 
 export interface Told {
   readonly text: string
+  /** The same as a section of docs/proof.md. */
+  readonly markdown: string
   /** Damage without the remedy, none with it. */
   readonly asExpected: boolean
   readonly picture: string
@@ -25,9 +27,36 @@ export async function tell(scenario: Scenario): Promise<Told> {
     story(remedied),
     '',
   ].join('\n')
-  return { text, asExpected, picture: svg(without.stage.history, `${scenario.name}: ${without.damage ?? ''}`) }
+  const markdown = [
+    `### ${scenario.name}`,
+    '',
+    `${capital(scenario.title)}. Assumption broken: ${scenario.assumption}.`,
+    '',
+    `Without the remedy (${scenario.without}): **${without.damage ?? 'no damage'}**.`,
+    '',
+    '```',
+    story(without),
+    '```',
+    '',
+    `With it (${scenario.remedy}): **${remedied.damage ?? 'no damage'}**.`,
+    '',
+    '```',
+    story(remedied),
+    '```',
+    '',
+  ].join('\n')
+  return {
+    text,
+    markdown,
+    asExpected,
+    picture: svg(without.stage.history, `${scenario.name}: ${without.damage ?? ''}`),
+  }
 }
 
 function story({ stage }: Played): string {
   return print(timeline(stage.history))
+}
+
+function capital(text: string): string {
+  return text.slice(0, 1).toUpperCase() + text.slice(1)
 }

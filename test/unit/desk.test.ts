@@ -42,6 +42,22 @@ describe('split votes', () => {
     expect(lease).toMatchObject({ state: 'rejected', reason: { code: 'WAIT_TIMEOUT' } })
     expect(new Set(owners(it)).size).toBe(owners(it).length)
   })
+
+  test('of a waiter that has given up are contended no more: others stand in line behind it', async () => {
+    const it = bench()
+    it.engine.next.acquire.push(async () => {
+      await new Promise<void>((resolve) => void it.clock.timer(resolve, 40))
+      return SPLIT
+    })
+    it.engine.next.acquire.push(...Array.from({ length: 100 }, () => () => SPLIT))
+    const controller = new AbortController()
+    const lease = watched(it.locks.acquire('a', { signal: controller.signal }))
+    await it.clock.advance(10)
+    controller.abort(new Error('enough'))
+    await it.clock.advance(1000)
+    expect(lease.state).toBe('rejected')
+    expect(owners(it)).toHaveLength(1)
+  })
 })
 
 describe('a grant that came too late', () => {

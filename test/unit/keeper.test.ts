@@ -3,12 +3,39 @@ import { describe, expect, test } from 'vitest'
 import type { LeaseLostError } from '../../src/errors.ts'
 import { settled } from '../support/manual-clock.ts'
 import { fails, Gate, lost, unknown } from '../support/scripted-engine.ts'
-import { bench, type Bench } from './bench.ts'
+import { bench, watched, type Bench } from './bench.ts'
 
 /** Every renewal from now on is in doubt. */
 function cutOff({ engine }: Bench): void {
   engine.next.extend.push(...Array.from({ length: 1000 }, () => unknown('no answer')))
 }
+
+describe('a pause in the middle of our own code', () => {
+  // Wherever it begins, between two looks at the clock: a delay that was computed before must not count from after it.
+  test.each(Array.from({ length: 24 }, (_, index) => index + 1))(
+    'at look %d at the clock does not let the signal be late',
+    async (look) => {
+      const { clock, locks } = bench({ ttl: '1s', renew: false }, { driftMs: () => 0 })
+      const monotonicMs = clock.monotonicMs.bind(clock)
+      let looks = 0
+      clock.monotonicMs = () => {
+        if (++looks === look) clock.pass(400)
+        return monotonicMs()
+      }
+      const lease = await locks.acquire('a')
+      const told = watched(
+        new Promise<unknown>((resolve) => {
+          lease.signal.addEventListener('abort', resolve)
+        }),
+      )
+      while (lease.held) {
+        await clock.advance(1)
+        await settled()
+      }
+      expect(told.state).toBe('resolved')
+    },
+  )
+})
 
 describe('renewal', () => {
   test('comes at a third of the ttl, again and again', async () => {

@@ -6,6 +6,7 @@ import type { RedisClient } from './client.ts'
 import { recognise } from './drivers/recognise.ts'
 import { RedisNode } from './node.ts'
 import { QuorumEngine } from './quorum.ts'
+import { CLAMP_US } from './scripts.ts'
 
 export type { RedisClient, RedisMaster, Subscriber } from './client.ts'
 export { ioredis, iovalkey } from './drivers/ioredis.ts'
@@ -32,7 +33,7 @@ export interface RedisOptions extends CommonOptions {
 }
 
 export interface RedlockOptions extends CommonOptions {
-  /** The longest ttl anyone uses on these nodes; a node that restarted does not vote for that long. Default 60 s. */
+  /** The longest ttl anyone uses on these nodes; a node that restarted does not vote for that long, and at least 5 s. Default 60 s. */
   maxTtl?: Duration
   /**
    * What to do about a node that restarted and may have forgotten leases. `auto` (default): it sits out, unless its
@@ -99,6 +100,12 @@ const LEAST_FENCE_TTL_MS = 3_600_000
 const DEFAULT_DRIFT = 0.01
 /** Redis counts a node's uptime in whole seconds. */
 const UPTIME_GRAIN_MS = 1000
+/**
+ * A node that forgot its counters numbers on from its clock. Until its numbers are above all that it has forgotten, so much
+ * must pass, however short the leases are: one client's proposals may have been ahead by the clamp, the next one's behind
+ * by as much, and the nodes' own clocks may be a second apart.
+ */
+const LEAST_SIT_OUT_MS = (2 * CLAMP_US) / 1000 + 1000
 
 interface Kind {
   readonly restart: 'auto' | 'strict' | 'trust'
@@ -130,7 +137,7 @@ function engine(
     clock,
     prefix,
     fenceTtlMs: durationMs(fenceTtl, 'fenceTtl', { minMs: LEAST_FENCE_TTL_MS, maxMs: LONGEST_TTL_MS }),
-    sitOutMs: kind.restart === 'trust' ? 0 : kind.maxTtlMs + UPTIME_GRAIN_MS,
+    sitOutMs: kind.restart === 'trust' ? 0 : Math.max(kind.maxTtlMs, LEAST_SIT_OUT_MS) + UPTIME_GRAIN_MS,
     replicas: kind.replicas,
   }
   const labels = clients.map(({ label }, index) =>

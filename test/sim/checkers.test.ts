@@ -1,0 +1,256 @@
+import { describe, expect, test } from 'vitest'
+import { check } from '../../sim/checkers/all.ts'
+import { History, type HistoryEvent, type Verdict } from '../../sim/history.ts'
+
+/** A history as it might be, with what a test adds; without that, every checker is content or has nothing to say. */
+function history(...events: HistoryEvent[]): History {
+  const made = new History()
+  made.add({
+    at: 0,
+    kind: 'setup',
+    engine: 'redlock',
+    nodes: 3,
+    resources: ['a'],
+    ttlMs: 1000,
+    drift: 0.01,
+    sitOutMs: 7000,
+    faultless: false,
+    quickMs: 50,
+    apartMs: 0,
+    drifting: false,
+    leftFrozen: false,
+  })
+  const last: HistoryEvent[] = [
+    { at: 9000, kind: 'call', process: 'p9', call: 900, resources: ['a'], waitMs: 100, turn: 'first' },
+    { at: 9010, kind: 'return', process: 'p9', call: 900, outcome: 'granted' },
+    { at: 10_000, kind: 'closed', process: 'p9', timers: 0, subscriptions: 0, pending: 0 },
+  ]
+  for (const event of [...events, ...last].sort((a, b) => a.at - b.at)) made.add(event)
+  return made
+}
+
+function verdictOf(checker: string, made: History): Verdict {
+  return check(made).find((verdict) => verdict.checker === checker)!
+}
+
+function lease(
+  process: string,
+  owner: string,
+  token: number,
+  from: number,
+  to: number,
+  began = from - 5,
+): HistoryEvent[] {
+  return [
+    { at: began, kind: 'attempt', process, owner },
+    { at: from, kind: 'holds', process, call: 1, owner, token, resources: ['a'], untilMs: to },
+  ]
+}
+
+function ends(process: string, owner: string, at: number, why = 'released'): HistoryEvent {
+  return { at, kind: 'ends', process, owner, token: 0, why }
+}
+
+function fault(at: number, name: string, details: object = {}, ms = 0): HistoryEvent {
+  return { at, kind: 'fault', name, on: 'n1', text: JSON.stringify(details), ms }
+}
+
+function access(kind: 'read' | 'write', at: number, token: number, base: number, value: number): HistoryEvent {
+  return {
+    at,
+    kind,
+    process: `p${token}`,
+    owner: `o${token}`,
+    token,
+    store: 'guarded',
+    resource: 'a',
+    base,
+    value,
+    accepted: true,
+  }
+}
+
+const late = (at: number): HistoryEvent[] => [
+  ...lease('p0', 'x', 1, 100, 1100),
+  { at, kind: 'signal', process: 'p0', owner: 'x', token: 1 },
+  ends('p0', 'x', at, 'expired'),
+]
+
+const pause = (at: number, untilMs: number): HistoryEvent => ({ at, kind: 'pause', process: 'p0', untilMs })
+
+const turn = (outcome: string, tookMs: number): HistoryEvent[] => [
+  { at: 8000, kind: 'call', process: 'p0', call: 2, resources: ['a'], waitMs: 500, turn: 'second' },
+  { at: 8000 + tookMs, kind: 'return', process: 'p0', call: 2, outcome },
+]
+
+describe('exclusion', () => {
+  const both = [
+    ...lease('p0', 'x', 1, 100, 1100),
+    ends('p0', 'x', 500),
+    ...lease('p1', 'y', 2, 400, 1400),
+    ends('p1', 'y', 600),
+  ]
+
+  test('is false when two hold it at once', () => {
+    expect(verdictOf('exclusion', history(...both))).toMatchObject({ verdict: 'false', owners: ['x', 'y'], at: 400 })
+  })
+
+  test('is true when one follows the other, also without a release', () => {
+    expect(
+      verdictOf('exclusion', history(...lease('p0', 'x', 1, 100, 399), ...lease('p1', 'y', 2, 400, 1400))),
+    ).toMatchObject({ verdict: 'true' })
+  })
+
+  test.each([
+    ['jump', {}, 500],
+    ['flushall', {}, 0],
+    ['evict', { key: 'a' }, 0],
+    ['failover', {}, 0],
+    ['drift', { rate: 1.2 }, 0],
+  ])('is unknown after %s, and false when that came later', (name, details, ms) => {
+    expect(verdictOf('exclusion', history(...both, fault(50, name, details, ms)))).toMatchObject({ verdict: 'unknown' })
+    expect(verdictOf('exclusion', history(...both, fault(450, name, details, ms)))).toMatchObject({ verdict: 'false' })
+  })
+
+  test('is not excused by a clock that is set back, a pause, or a node that forgets and sits out', () => {
+    for (const excuse of [fault(50, 'jump', {}, -500), fault(50, 'pause'), fault(50, 'crash', { memory: 'none' })]) {
+      expect(verdictOf('exclusion', history(...both, excuse))).toMatchObject({ verdict: 'false' })
+    }
+  })
+
+  test('is unknown when nobody got a lease', () => {
+    expect(verdictOf('exclusion', history())).toMatchObject({ verdict: 'unknown' })
+  })
+})
+
+describe('tokens', () => {
+  const first = [...lease('p0', 'x', 7, 100, 200), ends('p0', 'x', 150)]
+
+  test('are false when one comes twice, even of leases that overlap', () => {
+    expect(verdictOf('tokens', history(...first, ...lease('p1', 'y', 7, 120, 220, 90)))).toMatchObject({
+      verdict: 'false',
+    })
+  })
+
+  test('are false when a later one is lower, and true when the two overlapped', () => {
+    expect(verdictOf('tokens', history(...first, ...lease('p1', 'y', 6, 400, 900, 300)))).toMatchObject({
+      verdict: 'false',
+    })
+    expect(verdictOf('tokens', history(...first, ...lease('p1', 'y', 6, 400, 900, 90)))).toMatchObject({
+      verdict: 'true',
+    })
+  })
+
+  test('are unknown only if counters were lost before', () => {
+    const lower = [...first, ...lease('p1', 'y', 6, 400, 900, 300)]
+    expect(verdictOf('tokens', history(...lower, fault(200, 'evict', { key: 'ringfence:fence:{a}' })))).toMatchObject({
+      verdict: 'unknown',
+    })
+    expect(verdictOf('tokens', history(...lower, fault(200, 'evict', { key: 'a' })))).toMatchObject({
+      verdict: 'false',
+    })
+    expect(verdictOf('tokens', history(...lower, fault(200, 'jump', {}, 5000)))).toMatchObject({ verdict: 'false' })
+    const forgot = [fault(200, 'crash', { memory: 'none' }), fault(210, 'jump', {}, -5000)]
+    expect(verdictOf('tokens', history(...lower, ...forgot))).toMatchObject({ verdict: 'unknown' })
+  })
+})
+
+describe('the guarded store', () => {
+  test('is false when an older token is accepted after a newer one', () => {
+    const made = history(access('read', 10, 2, 0, 0), access('write', 20, 1, 0, 1))
+    expect(verdictOf('guarded store', made)).toMatchObject({ verdict: 'false' })
+  })
+
+  test('is false when an update is overwritten unseen', () => {
+    const made = history(access('write', 10, 1, 0, 1), access('write', 20, 2, 1, 1))
+    expect(verdictOf('guarded store', made)).toMatchObject({ verdict: 'false' })
+  })
+
+  test('is true when every write is one more than what was there', () => {
+    const made = history(access('write', 10, 1, 0, 1), access('write', 20, 1, 1, 2), access('write', 30, 2, 2, 3))
+    expect(verdictOf('guarded store', made)).toMatchObject({ verdict: 'true' })
+  })
+})
+
+describe('the signal', () => {
+  test('is false after the end of validity, true before it', () => {
+    expect(verdictOf('signal', history(...late(1101)))).toMatchObject({ verdict: 'false' })
+    expect(verdictOf('signal', history(...late(1099)))).toMatchObject({ verdict: 'true' })
+    expect(verdictOf('signal', history(...lease('p0', 'x', 1, 100, 1100)))).toMatchObject({ verdict: 'false' })
+  })
+
+  test('may come late by a pause that was under way, not by one that had ended', () => {
+    expect(verdictOf('signal', history(...late(1502), pause(1000, 1500)))).toMatchObject({ verdict: 'true' })
+    expect(verdictOf('signal', history(...late(1502), pause(500, 1000)))).toMatchObject({ verdict: 'false' })
+  })
+})
+
+describe('time left', () => {
+  const message = { id: 5, process: 'p0', node: 'n1', owner: 'x', former: '', what: 'acquire' }
+  const paused: HistoryEvent = { at: 500, kind: 'pause', process: 'p0', untilMs: 2000 }
+  const over = lease('p0', 'x', 1, 2000, 2000, 100)
+
+  test('is false when a lease is handed out that was over when its last answer came', () => {
+    expect(verdictOf('time left', history({ at: 2000, kind: 'heard', ...message }, paused, ...over))).toMatchObject({
+      verdict: 'false',
+    })
+  })
+
+  test('is true when the process was paused after that', () => {
+    expect(verdictOf('time left', history({ at: 490, kind: 'heard', ...message }, paused, ...over))).toMatchObject({
+      verdict: 'true',
+    })
+  })
+})
+
+describe('progress', () => {
+  test('is false when a call hangs', () => {
+    const call: HistoryEvent = {
+      at: 10,
+      kind: 'call',
+      process: 'p0',
+      call: 1,
+      resources: ['a'],
+      waitMs: 100,
+      turn: 'any',
+    }
+    expect(verdictOf('progress', history(call))).toMatchObject({ verdict: 'false' })
+    expect(
+      verdictOf('progress', history(call, { at: 120, kind: 'return', process: 'p0', call: 1, outcome: 'timed out' })),
+    ).toMatchObject({ verdict: 'true' })
+  })
+
+  test('is false when somebody gets nothing after the healing, or needs the time of a silent node', () => {
+    expect(verdictOf('progress', history(...turn('timed out', 500)))).toMatchObject({ verdict: 'false' })
+    expect(verdictOf('progress', history(...turn('granted', 120)))).toMatchObject({ verdict: 'false' })
+    expect(verdictOf('progress', history(...turn('granted', 20)))).toMatchObject({ verdict: 'true' })
+  })
+})
+
+describe('what is left', () => {
+  const message = { id: 5, process: 'p0', node: 'n1', owner: 'x', former: '' }
+  const granted: HistoryEvent[] = [
+    { at: 10, kind: 'send', what: 'acquire', again: false, ...message },
+    { at: 12, kind: 'exec', what: 'acquire', reply: ['77'], late: false, ...message },
+    { at: 14, kind: 'heard', what: 'acquire', ...message },
+  ]
+  const release: HistoryEvent = { at: 20, kind: 'send', what: 'release', again: false, ...message, id: 6 }
+
+  test('is false when a grant that was heard of is never given back, true if a release was sent', () => {
+    expect(verdictOf('clean-up', history(...granted))).toMatchObject({ verdict: 'false', owners: ['x'] })
+    expect(verdictOf('clean-up', history(...granted, release))).toMatchObject({ verdict: 'true' })
+    expect(verdictOf('clean-up', history(...granted, { at: 15, kind: 'crash', process: 'p0' }))).toMatchObject({
+      verdict: 'true',
+    })
+  })
+
+  test('is false when a lock key is there at the end, or a timer, or thousands of commands in a second', () => {
+    const left: HistoryEvent = { at: 9999, kind: 'left', node: 'n1', key: 'a', value: 'x', leftMs: 50 }
+    expect(verdictOf('no key beyond its ttl', history(left))).toMatchObject({ verdict: 'false' })
+    const closed: HistoryEvent = { at: 9999, kind: 'closed', process: 'p0', timers: 1, subscriptions: 0, pending: 0 }
+    expect(verdictOf('no leaks', history(closed))).toMatchObject({ verdict: 'false' })
+    const storm = Array.from({ length: 4001 }, (_, at): HistoryEvent => ({ ...release, at: 3000 + at / 10 }))
+    expect(verdictOf('no busy loop', history(...storm))).toMatchObject({ verdict: 'false' })
+    expect(check(history()).filter(({ verdict }) => verdict === 'false')).toEqual([])
+  })
+})

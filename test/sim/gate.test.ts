@@ -1,0 +1,45 @@
+import { execFile } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import path from 'node:path'
+import { promisify } from 'node:util'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { MUTATIONS } from '../../sim/gate/mutations.ts'
+
+const ROOT = path.resolve(import.meta.dirname, '../..')
+const node = (...args: string[]): Promise<{ stdout: string }> =>
+  promisify(execFile)(process.execPath, args, { cwd: ROOT })
+
+beforeAll(async () => {
+  await node('node_modules/typescript/bin/tsc', '-p', 'tsconfig.sim.json')
+}, 300_000)
+
+describe('the gate', () => {
+  test('has at least 25 mutations, each with a name of its own', () => {
+    expect(MUTATIONS.length).toBeGreaterThanOrEqual(25)
+    expect(new Set(MUTATIONS.map(({ name }) => name)).size).toBe(MUTATIONS.length)
+  })
+
+  test.each(MUTATIONS.map((mutation) => [mutation.name, mutation] as const))(
+    'can put the bug back: %s',
+    (_name, { file, changes }) => {
+      const text = readFileSync(path.join(ROOT, 'dist-sim', file), 'utf8')
+      for (const { find, replace } of changes) {
+        expect(text.split(find)).toHaveLength(2)
+        expect(replace).not.toBe(find)
+      }
+    },
+  )
+
+  // A sample: those that show within some seeds. `npm run sim:gate` does them all.
+  test.each([
+    'highest grant',
+    'says yes above its number',
+    'one owner',
+    'restarted votes at once',
+    'release deletes',
+    'a partial attempt',
+  ])('catches: %s', { timeout: 300_000 }, async (only) => {
+    const { stdout } = await node('dist-sim/sim/gate/main.js', '--only', only, '--jobs', '1', '--seeds', '150')
+    expect(stdout).toMatch(/1 of 1 caught/)
+  })
+})

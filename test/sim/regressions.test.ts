@@ -1,0 +1,63 @@
+import { expect, test } from 'vitest'
+import { check } from '../../sim/checkers/all.ts'
+import { cut, quiet, Stage } from '../../sim/scenarios/stage.ts'
+
+/** Bugs that the simulator has found, each in the smallest play that shows it. */
+
+test('a node that forgot its counters numbers higher when it votes again, however far the clients’ clocks are apart', async () => {
+  const plan = quiet({ ttlMs: 1000, maxTtlMs: 1000 })
+  const [ahead, behind] = plan.processes
+  const stage = new Stage({
+    ...plan,
+    processes: [
+      { ...ahead!, aheadMs: 3000 },
+      { ...behind!, aheadMs: -3000 },
+    ],
+  })
+  const turn = async (process: number, waitMs = 0): Promise<bigint | undefined> => {
+    const lease = await stage.acquire(process, { waitMs })
+    if (lease !== undefined) await stage.release(process, lease)
+    return lease?.token
+  }
+  let before: bigint | undefined
+  let after: bigint | undefined
+  stage.start(0, 1, async () => void (await turn(1)))
+  stage.at(190, () => {
+    cut(stage, 0, [2])
+    cut(stage, 1, [0])
+  })
+  stage.start(200, 0, async () => {
+    before = await turn(0)
+  })
+  stage.at(300, () => {
+    stage.world.servers[1]!.crash()
+    stage.world.servers[1]!.restart('none')
+  })
+  stage.start(310, 1, async () => {
+    after = await turn(1, 10_000)
+  })
+  await stage.play(12_000)
+  expect(before).toBeDefined()
+  expect(after).toBeGreaterThan(before!)
+  expect(check(stage.history).find(({ checker }) => checker === 'tokens')).toMatchObject({ verdict: 'true' })
+})
+
+test('a waiter without a quorum backs off instead of waking itself by its own withdrawals', async () => {
+  const stage = new Stage(quiet({ processes: 1 }))
+  // All have been in use, then two of three forget and sit out: every attempt gets one vote and lets go of it.
+  stage.start(0, 0, async () => {
+    const lease = await stage.acquire(0)
+    if (lease !== undefined) await stage.release(0, lease)
+  })
+  stage.at(100, () => {
+    for (const server of stage.world.servers.slice(1)) {
+      server.crash()
+      server.restart('none')
+    }
+  })
+  stage.start(200, 0, async () => void (await stage.acquire(0, { waitMs: 3000 })))
+  await stage.play(3500)
+  const attempts = stage.history.of('attempt').filter(({ at }) => at > 200)
+  expect(attempts.length).toBeGreaterThan(2)
+  expect(attempts.length).toBeLessThan(20)
+})

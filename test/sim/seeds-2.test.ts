@@ -1,0 +1,3 @@
+import { thousandSeeds } from './seeds.ts'
+
+thousandSeeds(1001)
