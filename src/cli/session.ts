@@ -45,6 +45,6 @@ function withTrouble(error: unknown, { url, trouble }: Connection): unknown {
   const why = error.code === 'QUORUM' ? error.message : (trouble() ?? error.message)
   const next = error.transient
     ? 'is the server up, and the URL right? `ringfence doctor` looks closer'
-    : 'check the URL, the login and its permissions; `ringfence doctor` looks closer'
+    : '`ringfence doctor` looks closer; --engine URL names another engine'
   return new Failure(EXIT.engine, `the engine ${url} can't be used: ${why}`, next, error)
 }
