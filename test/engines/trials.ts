@@ -63,10 +63,6 @@ export function processTrials(setup: RaceSetup & { readonly nextWithinMs: number
     expect(visits).toHaveLength(2 * ROUNDS)
     const tokens = visits.map((visit) => BigInt(visit.split(' ')[1]!))
     expect(tokens).toEqual([...new Set(tokens)].sort((a, b) => (a < b ? -1 : 1)))
-    const pids = visits.map((visit) => visit.split(' ')[0])
-    const changes = pids.filter((pid, index) => index > 0 && pid !== pids[index - 1]).length
-    // They did meet.
-    expect(changes).toBeGreaterThan(3)
   })
 
   test('after SIGKILL of the holder the next one gets in, with a greater token', async () => {
