@@ -19,6 +19,8 @@ const EXTEND = 'src/engines/redis/extend.js'
 const ADMISSION = 'src/engines/redis/admission.js'
 const ELECTION = 'src/engines/redis/election.js'
 const NODE = 'src/engines/redis/node.js'
+const LONE = 'src/engines/redis/lone.js'
+const WAKEUPS = 'src/engines/redis/wakeups.js'
 const DESK = 'src/desk.js'
 const KEEPER = 'src/keeper.js'
 const WAITER = 'src/waiter.js'
@@ -129,6 +131,14 @@ export const MUTATIONS: readonly Mutation[] = [
     'return Math.floor(size / 2) + 1;',
     'return Math.ceil(size / 2);',
   ),
+  mutation(
+    'a node sits out for the leases, but not for the numbers',
+    'wrong variant, found by the simulator',
+    'seeds',
+    'src/engines/redis/index.js',
+    'Math.max(kind.maxTtlMs, LEAST_SIT_OUT_MS) + UPTIME_GRAIN_MS',
+    'kind.maxTtlMs + UPTIME_GRAIN_MS',
+  ),
   // Tokens.
   mutation(
     'tokens come from the clock alone',
@@ -181,6 +191,22 @@ export const MUTATIONS: readonly Mutation[] = [
     "if redis.pcall('get', KEYS[i]) ~= ARGV[a + 1] then ours = 0 end",
     '',
   ),
+  mutation(
+    'an extension puts a key back that is gone',
+    'peers 21',
+    'seeds',
+    SCRIPTS,
+    "if redis.pcall('get', KEYS[i]) ~= ARGV[a + 1] then ours = 0 end",
+    "local held = redis.pcall('get', KEYS[i])\n    if not held then redis.call('set', KEYS[i], ARGV[a + 1]) elseif held ~= ARGV[a + 1] then ours = 0 end",
+  ),
+  mutation(
+    'an extension counts nodes whose key it has put back',
+    'peers 14',
+    'seeds',
+    EXTEND,
+    'if (yes && !repaired)',
+    'if (yes)',
+  ),
   // Time.
   mutation(
     'a lease whose time is over is handed out',
@@ -195,8 +221,16 @@ export const MUTATIONS: readonly Mutation[] = [
     'peers 3',
     'seeds',
     DESK,
-    '                    since,\n                    chain: undefined,',
-    '                    since: instant(this.clock),\n                    chain: undefined,',
+    '                        since,\n                        chain: undefined,',
+    '                        since: instant(this.clock),\n                        chain: undefined,',
+  ),
+  mutation(
+    'validity of a hand-over counts from its answer',
+    'peers 3',
+    'seeds',
+    DESK,
+    '                since,\n                chain,',
+    '                since: instant(this.clock),\n                chain,',
   ),
   mutation(
     'a renewal counts from its answer',
@@ -254,7 +288,39 @@ export const MUTATIONS: readonly Mutation[] = [
     'if (yes === undefined)\n            return;',
     'if (yes === undefined)\n            yes = true;',
   ),
+  mutation(
+    'renewals follow each other without a pause',
+    'peers 5',
+    'seeds',
+    'src/lease.js',
+    'this.renewAfterMs = ttlMs / 3;',
+    'this.renewAfterMs = 0;',
+  ),
   // Cleaning up.
+  mutation(
+    'a lone node keeps what it granted after its time',
+    'peers 6, 20',
+    'seeds',
+    LONE,
+    'ttlMs, undo).then(outcome, (cause) => {\n            if (!(cause instanceof NotSentError))\n                undo();',
+    'ttlMs).then(outcome, (cause) => {',
+  ),
+  mutation(
+    'a lone node keeps what it was handed over after its time',
+    'peers 6, 20',
+    'seeds',
+    LONE,
+    'this.#undo(keys, next.owner);\n            this.#undo(keys, lease.owner);',
+    '',
+  ),
+  mutation(
+    'a clean-up that fails is an unhandled rejection',
+    'peers 18',
+    'seeds',
+    QUORUM,
+    'this.#nodes[index].release(keys, owner, 0n, quiet).catch(() => undefined);',
+    'void this.#nodes[index].release(keys, owner, 0n, quiet);',
+  ),
   mutation(
     'nodes whose outcome is unknown are not released',
     'peers 6, 20',
@@ -299,7 +365,7 @@ export const MUTATIONS: readonly Mutation[] = [
     'subscriptions outlive the locks',
     'own',
     'seeds',
-    'src/engines/redis/wakeups.js',
+    WAKEUPS,
     'await Promise.all(open.map((subscriber) => subscriber.close().catch(() => undefined)));',
     'void open;',
   ),
@@ -321,6 +387,14 @@ export const MUTATIONS: readonly Mutation[] = [
     'deadlines.start(1e9, () => this.#timeUp());',
   ),
   mutation(
+    'no deadline for a silent lone node',
+    'peers 1, 24',
+    'seeds',
+    LONE,
+    'this.#options.timeoutMs(ttlMs), late);',
+    '1e9, late);',
+  ),
+  mutation(
     'everyone waits for the slowest node',
     'peers 24',
     'seeds',
@@ -335,6 +409,14 @@ export const MUTATIONS: readonly Mutation[] = [
     WAITER,
     'if (armed)\n                        continue;',
     '',
+  ),
+  mutation(
+    'who has given up goes on contending',
+    'found by the simulator',
+    'seeds',
+    DESK,
+    'if (!contest.isWanted())',
+    'if (false)',
   ),
   mutation(
     'releases are not told',
