@@ -20,7 +20,7 @@ const USAGE = `npm run sim -- [options]
   --runs M           how many seeds (default 200): on all cores, gone on with after an interruption
   --minutes M        stop after that time
   --totals           what long batches have come to so far
-  --explore [NAME]   every order of events of small configurations; --most N states at most
+  --explore          every order of events of small configurations; --only NAME, --most N states each
   --scenario NAME    one of the catalogue, or all
   --svg FILE         a picture of the run or scenario`
 
