@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest'
 import type { LeaseLostError } from '../../src/errors.ts'
 import { settled } from '../support/manual-clock.ts'
 import { fails, Gate, lost, unknown } from '../support/scripted-engine.ts'
-import { bench, watched, type Bench } from './bench.ts'
+import { bench, type Bench } from './bench.ts'
 
 /** Every renewal from now on is in doubt. */
 function cutOff({ engine }: Bench): void {
