@@ -1,11 +1,11 @@
 import { fork } from 'node:child_process'
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { availableParallelism } from 'node:os'
 import { commit } from './commit.ts'
 import { drawPlan } from './plan.ts'
 import { run } from './run.ts'
-import { addRun, merge, noTotals, type Totals } from './totals.ts'
+import { addBrokenRun, addRun, merge, noTotals, type Totals } from './totals.ts'
 
 /** Seeds that a worker does between two reports: a second or two. */
 const CHUNK = 25
@@ -26,57 +26,89 @@ export interface Batch {
 export async function runSeeds(first: number, count: number, untilFailure = false): Promise<Totals> {
   const totals = noTotals()
   for (let seed = first; seed < first + count; seed++) {
-    addRun(totals, await run(drawPlan(seed)))
+    // A run that can't even be finished: time stands still, or the code fails.
+    await run(drawPlan(seed)).then(
+      (outcome) => addRun(totals, outcome),
+      () => addBrokenRun(totals, String(seed)),
+    )
     if (untilFailure && totals.failedSeeds.length > 0) break
   }
   return totals
 }
 
-interface Progress {
+/** What is known of a batch: all seeds from the first to the one before `next`. */
+export interface Progress {
+  readonly commit: string
   readonly first: number
   next: number
+  /** Time that was spent on it, in all sittings together. */
+  tookMs: number
   totals: Totals
 }
 
 /** Many seeds on all cores. What is done is written down, so that it can be gone on with. */
-export async function runBatch(batch: Batch, main: string, folder: string): Promise<Totals> {
+export async function runBatch(batch: Batch, main: string, folder: string): Promise<Progress> {
   const { first, runs } = batch
-  const file = path.join(folder, `${first}-${commit().replaceAll(' ', '-')}.json`)
-  const known = batch.resume && existsSync(file) ? (JSON.parse(readFileSync(file, 'utf8')) as Progress) : undefined
-  const progress: Progress = known ?? { first, next: first, totals: noTotals() }
+  const version = commit()
+  const file = path.join(folder, `${first}-${version.replaceAll(' ', '-')}.json`)
+  const known = batch.resume && existsSync(file) ? progressIn(file) : undefined
+  const progress: Progress = known ?? { commit: version, first, next: first, tookMs: 0, totals: noTotals() }
   const last = first + runs
-  const endsMs = performance.now() + (batch.forMs ?? Infinity)
-  let next = progress.next
-  /** Chunks that were done before one that began earlier. */
-  const done = new Set<number>()
+  let sinceMs = performance.now()
+  const endsMs = sinceMs + (batch.forMs ?? Infinity)
+  let { next } = progress
+  /** Chunks that were done before one that began earlier: they count once all before them are done, too. */
+  const ahead = new Map<number, Totals>()
   const isOver = (): boolean =>
     next >= last ||
     performance.now() > endsMs ||
     (batch.untilFailure === true && progress.totals.failedSeeds.length > 0)
+  const done = (from: number, totals: Totals): void => {
+    ahead.set(from, totals)
+    for (let chunk = ahead.get(progress.next); chunk !== undefined; chunk = ahead.get(progress.next)) {
+      ahead.delete(progress.next)
+      merge(progress.totals, chunk)
+      progress.next += chunk.seeds
+    }
+    progress.tookMs += performance.now() - sinceMs
+    sinceMs = performance.now()
+    if (batch.resume) keep(file, progress)
+    batch.progress?.(progress.totals)
+  }
   await Promise.all(
-    Array.from({ length: Math.min(availableParallelism(), Math.ceil(runs / CHUNK)) }, async () => {
+    Array.from({ length: Math.min(availableParallelism(), Math.ceil((last - next) / CHUNK)) }, async () => {
       const worker = fork(main, ['--work'])
       try {
         while (!isOver()) {
           const from = next
-          next += CHUNK
-          const totals = await answerOf(worker, { from, count: Math.min(CHUNK, last - from) })
-          merge(progress.totals, totals)
-          done.add(from)
-          while (done.delete(progress.next)) progress.next += CHUNK
-          if (batch.resume) {
-            mkdirSync(folder, { recursive: true })
-            // Only whole beginnings are gone on from; what is done beyond is done again, and counted once.
-            if (done.size === 0) writeFileSync(file, JSON.stringify(progress))
-          }
-          batch.progress?.(progress.totals)
+          const count = Math.min(CHUNK, last - from)
+          next += count
+          done(from, await answerOf(worker, { from, count }))
         }
       } finally {
         worker.disconnect()
       }
     }),
   )
-  return progress.totals
+  return progress
+}
+
+/** Whole or not at all, whenever the process is ended. */
+function keep(file: string, progress: Progress): void {
+  mkdirSync(path.dirname(file), { recursive: true })
+  writeFileSync(`${file}.new`, JSON.stringify(progress))
+  renameSync(`${file}.new`, file)
+}
+
+function progressIn(file: string): Progress {
+  return JSON.parse(readFileSync(file, 'utf8')) as Progress
+}
+
+/** What batches have come to that were kept, also while they run. */
+export function keptProgress(folder: string): Progress[] {
+  if (!existsSync(folder)) return []
+  const files = readdirSync(folder).filter((name) => name.endsWith('.json'))
+  return files.sort().map((name) => progressIn(path.join(folder, name)))
 }
 
 function answerOf(worker: ReturnType<typeof fork>, task: { from: number; count: number }): Promise<Totals> {

@@ -188,6 +188,12 @@ const SOUND: Record<string, Draw> = {
       const process = someProcess(plan, random)
       return { kind: 'pause', process, ms, steps: random.int(1, 30), atMs: atMs / 2 + index * 0.15 * plan.ttlMs }
     }),
+  /** Holders stand still right before they write, for longer than their lease: what tokens are for. */
+  'paused writers': (plan, random, atMs) =>
+    everyone(plan).map((process): Fault => {
+      const ms = Math.round(random.between(0.8, 1.6) * plan.ttlMs)
+      return { kind: 'pause', process, ms, steps: 'write', atMs: atMs * random.fraction() }
+    }),
   'crashed process': (plan, random, atMs) => [
     { kind: 'crash-process', process: someProcess(plan, random), backMs: random.between(10, 500), atMs },
   ],
@@ -247,7 +253,10 @@ export function drawFaults(plan: Plan, random: Seeded): Fault[] {
   // What a node forgets or a clock does shows only where a lease rests on no more nodes than it needs.
   if (random.chance(0.3)) faults.push(...SOUND['bare majorities']!(plan, random, when()))
   if (random.chance(0.15)) faults.push(...SOUND['forgetful nodes']!(plan, random, when()))
+  if (random.chance(0.2)) faults.push(...SOUND['paused writers']!(plan, random, when()))
   if (share > 0.7) {
+    // Few runs have a replica; those that do shall lose it.
+    faults.push(...UNSOUND['failover']!(plan, random, when()))
     for (let round = random.int(1, 3); round > 0; round--) {
       faults.push(...UNSOUND[random.pick(Object.keys(UNSOUND))]!(plan, random, when()))
     }

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { parseArgs } from 'node:util'
-import { runBatch, work } from './batch.ts'
+import { keptProgress, runBatch, work, type Progress } from './batch.ts'
 import { failed } from './checkers/all.ts'
 import { commit } from './commit.ts'
 import { EXPLORATIONS, WRONG_RESTARTS } from './explore/catalogue.ts'
@@ -19,7 +19,8 @@ const USAGE = `npm run sim -- [options]
   --seed N           the first seed (default 1); with --runs 1, the default then, its whole timeline
   --runs M           how many seeds (default 200): on all cores, gone on with after an interruption
   --minutes M        stop after that time
-  --explore [NAME]   every order of events of small configurations; --most N states at most
+  --totals           what long batches have come to so far
+  --explore          every order of events of small configurations; --only NAME, --most N states each
   --scenario NAME    one of the catalogue, or all
   --svg FILE         a picture of the run or scenario`
 
@@ -28,6 +29,7 @@ const { values } = parseArgs({
     seed: { type: 'string' },
     runs: { type: 'string' },
     minutes: { type: 'string' },
+    totals: { type: 'boolean' },
     explore: { type: 'boolean' },
     only: { type: 'string' },
     most: { type: 'string' },
@@ -38,11 +40,15 @@ const { values } = parseArgs({
   },
 })
 
+/** Of the commit they were made with, each in a file. */
+const KEPT = path.join(import.meta.dirname, '..', 'progress')
+
 // Errors are part of nearly every run, and their stacks cost more than the rest.
 Error.stackTraceLimit = 0
 
 if (values.work === true) work()
 else if (values.help === true) console.log(USAGE)
+else if (values.totals === true) for (const progress of keptProgress(KEPT)) printProgress(progress)
 else if (values.explore === true) process.exitCode = exploreAll(values.only, Number(values.most ?? Infinity))
 else if (values.scenario !== undefined) process.exitCode = await scenarios(values.scenario)
 else if (values.seed !== undefined && Number(values.runs ?? 1) === 1) process.exitCode = await one(values.seed)
@@ -63,24 +69,22 @@ async function one(seed: string): Promise<number> {
 
 async function many(first: number, runs: number): Promise<number> {
   const minutes = values.minutes === undefined ? {} : { forMs: Number(values.minutes) * 60_000 }
-  const folder = path.join(import.meta.dirname, '..', 'progress')
   let toldMs = performance.now()
   const progress = (totals: { seeds: number; failedSeeds: readonly string[] }): void => {
     if (performance.now() - toldMs < 10_000) return
     toldMs = performance.now()
     console.log(`${totals.seeds} seeds, ${totals.failedSeeds.length} failed`)
   }
-  const totals = await runBatch(
-    { first, runs, resume: runs > 1000, ...minutes, progress },
-    import.meta.filename,
-    folder,
-  )
-  console.log(`seeds from ${first}, commit ${commit()}`)
+  const result = await runBatch({ first, runs, resume: runs > 1000, ...minutes, progress }, import.meta.filename, KEPT)
+  printProgress(result)
+  const [seed] = result.totals.failedSeeds
+  return seed === undefined ? 0 : report(await run(drawPlan(seed)))
+}
+
+function printProgress({ commit: version, first, next, tookMs, totals }: Progress): void {
+  console.log(`seeds ${first} to ${next - 1}, commit ${version}, ${(tookMs / 60_000).toFixed(1)} minutes`)
   console.log(printTotals(totals))
-  const [seed] = totals.failedSeeds
-  if (seed === undefined) return 0
-  console.log(`\nfailed: ${totals.failedSeeds.slice(0, 20).join(', ')}`)
-  return report(await run(drawPlan(seed)))
+  if (totals.failedSeeds.length > 0) console.log(`failed: ${totals.failedSeeds.slice(0, 20).join(', ')}`)
 }
 
 /** Seed, commit, the shortened schedule, and what happened. */

@@ -26,8 +26,8 @@ export type Fault = { readonly atMs: number } & (
   | { readonly kind: 'jump-process'; readonly process: number; readonly ms: number }
   | { readonly kind: 'drift'; readonly node: number; readonly rate: number }
   | { readonly kind: 'drift-process'; readonly process: number; readonly rate: number }
-  /** After so many looks at the clock or messages sent; 0: between two events. */
-  | { readonly kind: 'pause'; readonly process: number; readonly ms: number; readonly steps: number }
+  /** After so many looks at the clock or messages sent, or when it next writes to the store; 0: between two events. */
+  | { readonly kind: 'pause'; readonly process: number; readonly ms: number; readonly steps: number | 'write' }
   | { readonly kind: 'crash-process'; readonly process: number; readonly backMs: number }
 )
 

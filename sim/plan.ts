@@ -80,7 +80,7 @@ export function drawPlan(seed: number | string): Plan {
     restart: engine === 'redis' ? 'trust' : 'auto',
     replicas: hasReplica && random.chance(0.5) ? 1 : 0,
     latency: { baseMs: random.pick([0.2, 1, 5]), jitterMs: random.pick([0.1, 1, 5]) },
-    busyMs: random.between(1.5, 3) * 1000 + ttlMs,
+    busyMs: random.between(0.7, 2) * 1000 + ttlMs,
     leaveFrozen: engine === 'redlock' && random.chance(0.3) ? random.int(0, size - 1) : undefined,
     faults: [],
   }

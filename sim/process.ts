@@ -5,10 +5,14 @@ import type { Seeded } from './random.ts'
 /** A timer of a healthy process is at most this late. */
 const LATEST_TIMER_MS = 0.5
 
-/** A pause that begins in the middle of running code, when it has looked at its clock or sent something so many times. */
+/**
+ * A pause that begins in the middle of running code: when it has looked at its clock or sent something so many times, or
+ * right before it writes to the store, which is where it does harm.
+ */
 interface ArmedPause {
   left: number
   readonly ms: number
+  readonly atWrite: boolean
 }
 
 /**
@@ -87,8 +91,8 @@ export class Process implements Clock {
   }
 
   /** Something leaves it. Answers when, in true time. */
-  leave(): number {
-    this.#step()
+  leave(what: 'message' | 'write' = 'message'): number {
+    this.#step(what)
     return this.nowMs
   }
 
@@ -101,10 +105,11 @@ export class Process implements Clock {
     return seen
   }
 
-  /** Stands still from now on, or from the given number of steps on. */
-  pause(ms: number, afterSteps = 0): void {
+  /** Stands still from now on, or from the given number of steps on, or from its next write on. */
+  pause(ms: number, after: number | 'write' = 0): void {
     this.#timersFirst = this.#random.chance(0.5)
-    if (afterSteps > 0) this.#armed = { left: afterSteps, ms }
+    if (after === 'write') this.#armed = { left: 1, ms, atWrite: true }
+    else if (after > 0) this.#armed = { left: after, ms, atWrite: false }
     else this.#runsAgainMs = Math.max(this.#runsAgainMs, this.#time.nowMs + ms)
   }
 
@@ -119,8 +124,8 @@ export class Process implements Clock {
     this.#timers.clear()
   }
 
-  #step(): void {
-    if (this.#armed === undefined || --this.#armed.left > 0) return
+  #step(what?: 'message' | 'write'): void {
+    if (this.#armed === undefined || (this.#armed.atWrite && what !== 'write') || --this.#armed.left > 0) return
     this.#runsAgainMs = this.nowMs + this.#armed.ms
     this.#armed = undefined
     this.onStall?.()

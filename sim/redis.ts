@@ -65,6 +65,7 @@ export class Redis {
   readonly #publish: (channel: string, message: string) => number
   readonly #changed: Change
   readonly settings: Settings
+  readonly #lua: LuaTable
 
   constructor(
     clock: () => number,
@@ -75,6 +76,7 @@ export class Redis {
     this.#publish = hooks.publish ?? (() => 0)
     this.#changed = hooks.changed ?? (() => undefined)
     this.settings = settings
+    this.#lua = this.#library()
   }
 
   /** Runs one command; server errors are answers. */
@@ -231,14 +233,13 @@ export class Redis {
     return answerBefore ? before : 'OK'
   }
 
-  #evaluate(program: Program | undefined, [, count = '0', ...rest]: readonly string[]): Reply {
-    if (program === undefined) throw new ServerError('NOSCRIPT No matching script. Please use EVAL.')
-    const keys = rest.slice(0, Number(count))
+  /** What scripts know as `redis`. */
+  #library(): LuaTable {
     const call = (args: readonly LuaValue[]): Reply => {
       const [name, ...others] = args.map(argument)
       return this.#data(name!.toLowerCase(), others)
     }
-    const redis = new LuaTable([
+    return new LuaTable([
       [
         'call',
         (...args: LuaValue[]) => {
@@ -262,8 +263,13 @@ export class Redis {
         },
       ],
     ])
+  }
+
+  #evaluate(program: Program | undefined, [, count = '0', ...rest]: readonly string[]): Reply {
+    if (program === undefined) throw new ServerError('NOSCRIPT No matching script. Please use EVAL.')
+    const keys = rest.slice(0, Number(count))
     try {
-      return fromLua(program.run({ redis, KEYS: luaArray(keys), ARGV: luaArray(rest.slice(keys.length)) }))
+      return fromLua(program.run({ redis: this.#lua, KEYS: luaArray(keys), ARGV: luaArray(rest.slice(keys.length)) }))
     } catch (error) {
       if (error instanceof LuaError) throw new ServerError(error.message.replace(/^(?!WRONGTYPE|ERR )/, 'ERR '))
       throw error

@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises'
 import { check } from './checkers/all.ts'
 import type { Lease } from '../src/lease.ts'
 import type { Verdict } from './history.ts'
@@ -15,6 +16,8 @@ const SETTLE_MS = 500
 
 /** Runs a plan: the workload among faults, then everything heals, everyone gets a last turn, and all is closed. */
 export async function run(plan: Plan): Promise<Outcome> {
+  // A run is one long chain of microtasks: here the event loop has its turn.
+  await setImmediate()
   const world = new World(plan)
   const { time, history, workloads } = world
   history.add({ at: 0, kind: 'setup', ...setupOf(plan) })

@@ -38,7 +38,7 @@ export class Store {
     resource: string,
     writer: Writer,
   ): Promise<number | undefined> {
-    return this.#visit(process, random, () => {
+    return this.#visit(process, random, 'message', () => {
       const row = this.#row(store, resource)
       const accepted = this.#accepts(store, row, writer)
       this.#record('read', process, store, resource, writer, { base: row.value, value: row.value, accepted })
@@ -54,7 +54,7 @@ export class Store {
     writer: Writer,
     value: number,
   ): Promise<boolean> {
-    return this.#visit(process, random, () => {
+    return this.#visit(process, random, 'write', () => {
       const row = this.#row(store, resource)
       const accepted = this.#accepts(store, row, writer)
       this.#record('write', process, store, resource, writer, { base: row.value, value, accepted })
@@ -93,11 +93,11 @@ export class Store {
   }
 
   /** There and back; what has left the process gets there, whatever becomes of the process. */
-  #visit<T>(process: Process, random: Seeded, visit: () => T): Promise<T> {
+  #visit<T>(process: Process, random: Seeded, what: 'message' | 'write', visit: () => T): Promise<T> {
     const { time } = this.#network
     const link: Link = this.#network.link(process.name, 'store')
     return new Promise((resolve) => {
-      time.at(process.leave() + this.#network.travelMs(random) + link.delayMs, () => {
+      time.at(process.leave(what) + this.#network.travelMs(random) + link.delayMs, () => {
         const result = visit()
         time.after(this.#network.travelMs(random), () => process.enter(() => resolve(result)))
       })

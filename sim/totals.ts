@@ -42,6 +42,14 @@ export function addRun(totals: Totals, { plan, world, verdicts }: Outcome): void
   if (verdicts.some(({ verdict }) => verdict === 'false')) totals.failedSeeds.push(plan.seed)
 }
 
+/** A run that could not be brought to its end. */
+export function addBrokenRun(totals: Totals, seed: string): void {
+  totals.seeds++
+  totals.verdicts['the run ends'] ??= { true: 0, false: 0, unknown: 0 }
+  totals.verdicts['the run ends'].false++
+  totals.failedSeeds.push(seed)
+}
+
 export function merge(into: Totals, other: Totals): void {
   into.seeds += other.seeds
   into.sections += other.sections

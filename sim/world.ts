@@ -47,8 +47,21 @@ export class World {
     })
     for (const server of this.servers) {
       server.executed = ({ process, isOpen }, request, reply) => {
-        const place = { process: process.name, node: server.name, late: !isOpen }
-        this.history.add({ at: this.time.nowMs, kind: 'exec', ...messageOf(request), ...place, reply })
+        const { id, what, owner, former } = request
+        const { name: node } = server
+        const at = this.time.nowMs
+        this.history.add({
+          at,
+          kind: 'exec',
+          id,
+          what,
+          owner,
+          former,
+          process: process.name,
+          node,
+          late: !isOpen,
+          reply,
+        })
       }
     }
     this.nemesis = new Nemesis(
@@ -84,12 +97,12 @@ export class World {
           random: random.fork(server.name),
           driver,
           describe: (commands) => this.#describe(commands),
-          sent: (request, node, again) =>
-            this.history.add({ at: process.nowMs, kind: 'send', ...messageOf(request), process: name, node, again }),
-          heard: (request, node) =>
-            this.history.add({ at: time.nowMs, kind: 'heard', ...messageOf(request), process: name, node }),
-          dropped: (request, node) =>
-            this.history.add({ at: time.nowMs, kind: 'dropped', ...messageOf(request), process: name, node }),
+          sent: ({ id, what, owner, former }, node, again) =>
+            this.history.add({ at: process.nowMs, kind: 'send', id, what, owner, former, process: name, node, again }),
+          heard: ({ id, what, owner, former }, node) =>
+            this.history.add({ at: time.nowMs, kind: 'heard', id, what, owner, former, process: name, node }),
+          dropped: ({ id, what, owner, former }, node) =>
+            this.history.add({ at: time.nowMs, kind: 'dropped', id, what, owner, former, process: name, node }),
         }),
     )
     const engine =
@@ -141,9 +154,4 @@ export class World {
     const owner = what === 'extend' ? args[3]! : what === 'handOver' ? args[1]! : what === 'inspect' ? '' : args[0]!
     return { id, what, owner, former: what === 'handOver' ? args[0]! : '' }
   }
-}
-
-/** A request without its commands. */
-function messageOf({ id, what, owner, former }: Request): Omit<Request, 'commands'> {
-  return { id, what, owner, former }
 }

@@ -195,7 +195,7 @@ describe('files', () => {
 
   test.each([
     ['src', 400],
-    ['sim', 600],
+    ['sim', 400],
     ['bench', 400],
     ['scripts', 400],
     ['test', 600],

@@ -104,19 +104,25 @@ export function leaks(history: History): Verdict {
   return { checker, verdict: 'true' }
 }
 
-/** More commands than that from one process in a second are a loop, not work. */
-const MOST_A_SECOND = 4_000
+/** More commands than that from one process in a second are a loop, not work; and more renewals of a lease than these, too. */
+const MOST_A_SECOND = { commands: 4_000, renewals: 200 }
 
 export function calm(history: History): Verdict {
   const checker = 'no busy loop'
   const counts = new Map<string, number>()
-  for (const { process, at } of history.of('send')) {
+  const tooMany = (name: string, most: number): boolean => {
+    const count = (counts.get(name) ?? 0) + 1
+    counts.set(name, count)
+    return count > most
+  }
+  for (const { process, node, owner, what, at } of history.of('send')) {
     const second = `${process} ${Math.floor(at / 1000)}`
-    const count = (counts.get(second) ?? 0) + 1
-    if (count > MOST_A_SECOND) {
-      return { checker, verdict: 'false', why: `${process} sent ${count} commands within a second`, at, owners: [] }
-    }
-    counts.set(second, count)
+    const why = tooMany(second, MOST_A_SECOND.commands)
+      ? `${process} sent more than ${MOST_A_SECOND.commands} commands within a second`
+      : what === 'extend' && tooMany(`${second} ${node} ${owner}`, MOST_A_SECOND.renewals)
+        ? `${process} renewed a lease more than ${MOST_A_SECOND.renewals} times within a second`
+        : undefined
+    if (why !== undefined) return { checker, verdict: 'false', why, at, owners: [owner] }
   }
   return { checker, verdict: 'true' }
 }

@@ -10,6 +10,9 @@ const plain: Configuration = {
   reduced: true,
 }
 
+const three: Configuration = { ...plain, proposals: [1, 1, 1] }
+const five: Configuration = { ...plain, nodes: 5 }
+
 /** What must hold. */
 export const EXPLORATIONS: Readonly<Record<string, Configuration & { readonly size: 'small' | 'large' }>> = {
   'two clients': { ...plain, size: 'small' },
@@ -30,8 +33,12 @@ export const EXPLORATIONS: Readonly<Record<string, Configuration & { readonly si
     crash: 'sit-out',
     size: 'large',
   },
-  'three clients': { ...plain, proposals: [1, 1, 1], size: 'large' },
-  'five nodes, two clients': { ...plain, nodes: 5, size: 'large' },
+  'three clients': { ...three, size: 'large' },
+  'three clients, a node forgets and sits out': { ...three, crash: 'sit-out', size: 'large' },
+  'three clients, a repeated request': { ...three, duplicates: 1, size: 'large' },
+  'five nodes, two clients': { ...five, size: 'large' },
+  'five nodes, two clients, a node forgets and sits out': { ...five, crash: 'sit-out', size: 'large' },
+  'five nodes, two clients, a repeated request': { ...five, duplicates: 1, size: 'large' },
 }
 
 /** Ways to come back after a crash that look right and are not; each must be found. */

@@ -1,6 +1,6 @@
 import { Steps } from './steps.ts'
-import { Protocol } from './protocol.ts'
-import { Canonical, Seen, shapeOf } from './state.ts'
+import { Protocol, type Visit } from './protocol.ts'
+import { Canonical, Seen, shapeOf, StateList } from './state.ts'
 
 /** What is explored. */
 export interface Configuration {
@@ -55,17 +55,9 @@ export function explore(
   const beganMs = clock()
   const walk = prepare(configuration)
   const short = inBreadth(walk, Math.min(MOST_KEPT, mostStates))
-  const { seen } = walk
-  let { why } = short
-  while (short.open.length > 0 && why === undefined && seen.count <= mostStates) {
-    for (const { next, broken } of walk.protocol.moves(short.open.pop()!)) {
-      walk.transitions++
-      why ??= broken
-      if (seen.add(walk.canonical.of(next))) short.open.push(next)
-    }
-  }
-  const verdict = why !== undefined ? 'broken' : short.open.length > 0 ? 'not exhausted' : 'holds'
-  const { count: states, doubt } = seen
+  const { why, rest } = inDepth(walk, short, mostStates)
+  const verdict = why !== undefined ? 'broken' : rest > 0 ? 'not exhausted' : 'holds'
+  const { count: states, doubt } = walk.seen
   const tookMs = clock() - beganMs
   return { configuration, states, transitions: walk.transitions, doubt, verdict, why, trail: short.steps, tookMs }
 }
@@ -88,24 +80,87 @@ function prepare(configuration: Configuration): Walk {
 /** So many states are kept with the way to them. */
 const MOST_KEPT = 300_000
 
+interface Reached {
+  readonly why: string | undefined
+  readonly steps: string[]
+  /** States that are still to be looked at. */
+  readonly open: StateList
+}
+
 /** The first broken promise with a shortest way to it, or else the states that are still to be looked at. */
-function inBreadth(walk: Walk, most: number): { why: string | undefined; steps: string[]; open: Uint8Array[] } {
-  const reached: { state: Uint8Array; from: number; text: () => string }[] = [
-    { state: walk.start, from: -1, text: () => '' },
-  ]
+function inBreadth(walk: Walk, most: number): Reached {
+  const { protocol, canonical, seen, start } = walk
+  const reached = new StateList(start.length)
+  /** From which state, and by which of its moves. */
+  const ways: { from: number; move: number }[] = [{ from: -1, move: 0 }]
+  reached.push(start)
+  seen.add(canonical.of(start))
+  const state = start.slice()
+  let why: string | undefined
+  let way: number[] = []
   let at = 0
-  for (; at < reached.length && reached.length < most; at++) {
-    for (const { text, next, broken } of walk.protocol.moves(reached[at]!.state)) {
-      walk.transitions++
-      if (broken !== undefined) {
-        const steps = [text()]
-        for (let back = at; back > 0; back = reached[back]!.from) steps.unshift(reached[back]!.text())
-        return { why: broken, steps, open: [] }
+  for (; at < reached.count && reached.count < most && why === undefined; at++) {
+    reached.read(at, state)
+    let move = 0
+    protocol.moves(state, (next, broken) => {
+      if (broken !== undefined && why === undefined) {
+        why = broken
+        way = [...wayTo(ways, at), move]
       }
-      if (walk.seen.add(walk.canonical.of(next))) reached.push({ state: next, from: at, text })
-    }
+      if (seen.add(canonical.of(next))) {
+        reached.push(next)
+        ways.push({ from: at, move })
+      }
+      move++
+    })
+    walk.transitions += move
   }
-  return { why: undefined, steps: [], open: reached.slice(at).map(({ state }) => state) }
+  const open = new StateList(start.length)
+  for (; at < reached.count; at++) {
+    reached.read(at, state)
+    open.push(state)
+  }
+  return { why, steps: replayed(protocol, start, way), open }
+}
+
+/** All the rest, in any order. */
+function inDepth(
+  walk: Walk,
+  { why: known, open }: Reached,
+  mostStates: number,
+): { why: string | undefined; rest: number } {
+  const { protocol, canonical, seen } = walk
+  const state = walk.start.slice()
+  let why = known
+  const visit: Visit = (next, broken) => {
+    walk.transitions++
+    why ??= broken
+    if (seen.add(canonical.of(next))) open.push(next)
+  }
+  while (open.count > 0 && why === undefined && seen.count <= mostStates) {
+    open.pop(state)
+    protocol.moves(state, visit)
+  }
+  return { why, rest: open.count }
+}
+
+function wayTo(ways: readonly { from: number; move: number }[], at: number): number[] {
+  const moves: number[] = []
+  for (let back = at; back > 0; back = ways[back]!.from) moves.unshift(ways[back]!.move)
+  return moves
+}
+
+/** What the moves are called that were made from the beginning. */
+function replayed(protocol: Protocol, start: Uint8Array, moves: readonly number[]): string[] {
+  const state = start.slice()
+  const steps: string[] = []
+  for (const chosen of moves) {
+    const found: { next: Uint8Array; text: string }[] = []
+    protocol.moves(state, (next, _broken, text) => found.push({ next: next.slice(), text: text() }))
+    steps.push(found[chosen]!.text)
+    state.set(found[chosen]!.next)
+  }
+  return steps
 }
 
 /** Orders of the clients in which each stands where one with its own proposal stood. */

@@ -18,11 +18,8 @@ import {
 } from './state.ts'
 import type { Step, Steps } from './steps.ts'
 
-export interface Move {
-  readonly text: () => string
-  readonly next: Uint8Array
-  readonly broken: string | undefined
-}
+/** Sees a state that may follow, which is valid until it returns, and how it came to that. */
+export type Visit = (next: Uint8Array, broken: string | undefined, text: () => string) => void
 
 /** Everything that may happen next in a state: the nodes by the shipped scripts, the clients by the shipped decision. */
 export class Protocol {
@@ -30,13 +27,15 @@ export class Protocol {
   readonly #configuration: Configuration
   readonly #steps: Steps
   readonly #decider: Decider
-  #moves: Move[] = []
+  readonly #next: Uint8Array
+  #visit: Visit = () => undefined
 
   constructor(shape: Shape, configuration: Configuration, steps: Steps) {
     this.#shape = shape
     this.#configuration = configuration
     this.#steps = steps
     this.#decider = new Decider(shape)
+    this.#next = new Uint8Array(shape.bytes)
   }
 
   start(): Uint8Array {
@@ -46,8 +45,9 @@ export class Protocol {
     return state
   }
 
-  moves(state: Uint8Array): readonly Move[] {
-    this.#moves = []
+  /** In the same order each time. */
+  moves(state: Uint8Array, visit: Visit): void {
+    this.#visit = visit
     for (let client = 0; client < this.#shape.clients; client++) {
       const phase = state[clientAt(client) + CLIENT.phase]!
       if (phase === PHASE.idle) {
@@ -72,9 +72,6 @@ export class Protocol {
       }
     }
     crashes(this.#shape, this.#configuration, state, (text, change) => this.#add(text, state, change))
-    const moves = this.#moves
-    this.#moves = []
-    return moves
   }
 
   #add(
@@ -83,9 +80,10 @@ export class Protocol {
     change: (next: Uint8Array) => unknown,
     broken?: (next: Uint8Array) => string | undefined,
   ): void {
-    const next = state.slice()
+    const next = this.#next
+    next.set(state)
     change(next)
-    this.#moves.push({ text, next, broken: broken?.(next) })
+    this.#visit(next, broken?.(next), text)
   }
 
   #begin(state: Uint8Array, client: number): void {

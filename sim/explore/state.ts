@@ -52,7 +52,9 @@ export const REFUSED = 15
 
 export function shapeOf(nodes: number, clients: number): Shape {
   const column = NODE_BYTES + clients * LINK_BYTES
-  return { nodes, clients, column, bytes: RUN_BYTES + clients * CLIENT_BYTES + nodes * column }
+  const bytes = RUN_BYTES + clients * CLIENT_BYTES + nodes * column
+  // Whole words: states are hashed by these.
+  return { nodes, clients, column, bytes: Math.ceil(bytes / 4) * 4 }
 }
 
 export function clientAt(client: number): number {
@@ -164,6 +166,8 @@ export class Seen {
   /** Two words a place; the second is never 0 where there is a state. */
   #table: Uint32Array
   #mask: number
+  #state: Uint8Array | undefined
+  #words: Uint32Array = new Uint32Array(0)
   count = 0
 
   constructor(bits = 20) {
@@ -171,22 +175,36 @@ export class Seen {
     this.#mask = 2 ** bits - 1
   }
 
-  /** False if it was there. */
+  /** False if it was there. Takes whole words. */
   add(state: Uint8Array): boolean {
     if (this.count * 3 > (this.#mask + 1) * 2) this.#grow()
+    const words = this.#wordsOf(state)
     let a = 0x811c9dc5
     let b = 0x9e3779b9
-    for (let at = 0; at < state.length; at++) {
-      const byte = state[at]!
-      a = Math.imul(a ^ byte, 0x01000193)
-      b = Math.imul(b ^ byte, 0x85ebca6b)
-      b = (b << 13) | (b >>> 19)
+    for (let at = 0; at < words.length; at++) {
+      const word = words[at]!
+      const one = Math.imul(word, 0xcc9e2d51)
+      a ^= Math.imul((one << 15) | (one >>> 17), 0x1b873593)
+      a = (Math.imul((a << 13) | (a >>> 19), 5) + 0xe6546b64) | 0
+      const other = Math.imul(word, 0x239b961b)
+      b ^= Math.imul((other << 17) | (other >>> 15), 0x38b34ae5)
+      b = (Math.imul((b << 11) | (b >>> 21), 5) + 0x561ccd1b) | 0
     }
-    a = Math.imul(a ^ (a >>> 15), 0x2c1b3c6d)
-    b = Math.imul(b ^ (b >>> 16), 0x297a2d39)
-    const isNew = this.#put((a ^ (a >>> 12)) >>> 0, ((b ^ (b >>> 15)) | 1) >>> 0)
+    // The two are mixed, so that each bit of one depends on all of the other.
+    a = mixed(a ^ (b >>> 3))
+    b = mixed((b + a) | 0)
+    const isNew = this.#put(a, (b | 1) >>> 0)
     if (isNew) this.count++
     return isNew
+  }
+
+  /** The same buffer comes again and again. */
+  #wordsOf(state: Uint8Array): Uint32Array {
+    if (state !== this.#state) {
+      this.#state = state
+      this.#words = new Uint32Array(state.buffer, state.byteOffset, state.length / 4)
+    }
+    return this.#words
   }
 
   /** One bit of the hash is spent on telling full places from empty ones. */
@@ -212,5 +230,44 @@ export class Seen {
     this.#table = new Uint32Array(old.length * 2)
     this.#mask = this.#mask * 2 + 1
     for (let at = 0; at < old.length; at += 2) if (old[at + 1] !== 0) this.#put(old[at]!, old[at + 1]!)
+  }
+}
+
+function mixed(word: number): number {
+  let hash = word ^ (word >>> 16)
+  hash = Math.imul(hash, 0x85ebca6b)
+  hash ^= hash >>> 13
+  hash = Math.imul(hash, 0xc2b2ae35)
+  return (hash ^ (hash >>> 16)) >>> 0
+}
+
+/** States one behind the other in one piece of memory, because there are millions. */
+export class StateList {
+  readonly #bytes: number
+  #memory: Uint8Array
+  count = 0
+
+  constructor(bytes: number) {
+    this.#bytes = bytes
+    this.#memory = new Uint8Array(1024 * bytes)
+  }
+
+  push(state: Uint8Array): void {
+    const from = this.count++ * this.#bytes
+    if (from + this.#bytes > this.#memory.length) {
+      const more = new Uint8Array(this.#memory.length * 2)
+      more.set(this.#memory)
+      this.#memory = more
+    }
+    this.#memory.set(state, from)
+  }
+
+  /** Copies a state out. */
+  read(at: number, into: Uint8Array): void {
+    copy(this.#memory, at * this.#bytes, into, 0, this.#bytes)
+  }
+
+  pop(into: Uint8Array): void {
+    this.read(--this.count, into)
   }
 }

@@ -4,7 +4,8 @@ import { availableParallelism, tmpdir } from 'node:os'
 import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { commit } from '../commit.ts'
-import { MUTATIONS, type Mutation } from './mutations.ts'
+import type { Mutation } from './mutation.ts'
+import { MUTATIONS } from './mutations.ts'
 import type { Finding } from './trial.ts'
 
 /** Every mutation must be caught, or the checkers prove nothing; and the code as it is must pass. */
