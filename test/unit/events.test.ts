@@ -151,18 +151,18 @@ describe('events', () => {
   })
 })
 
+/** What was told of each call's end, and how many began. */
+function endings(events: readonly LockEvent[]): { began: number[]; ended: (readonly [number, string])[] } {
+  const began = events.filter((event) => event.type === 'asked').map(({ call }) => call)
+  const ended = events
+    .filter((event) => event.type === 'granted' || event.type === 'denied')
+    .map((event) => [event.call, event.type === 'denied' ? event.reason : 'granted'] as const)
+  return { began, ended }
+}
+
 describe('a call', () => {
   const HELD: Refusal = { kind: 'refused', reason: 'held', holder: 'rival' }
   const down = new EngineError('the server is away', ['a'], { transient: false })
-
-  /** What was told of each call's end, and how many began. */
-  function endings(events: readonly LockEvent[]): { began: number[]; ended: (readonly [number, string])[] } {
-    const began = events.filter((event) => event.type === 'asked').map(({ call }) => call)
-    const ended = events
-      .filter((event) => event.type === 'granted' || event.type === 'denied')
-      .map((event) => [event.call, event.type === 'denied' ? event.reason : 'granted'] as const)
-    return { began, ended }
-  }
 
   test('is told of before it returns, in the context of the caller', async () => {
     const context = new AsyncLocalStorage<string>()
