@@ -3,6 +3,7 @@ import { optionsOrThrow } from '../arguments.ts'
 import { shown } from '../duration.ts'
 import type { LockEvent } from '../events.ts'
 import type { GuardEvent } from '../guards/guard.ts'
+import { SCOPE } from './levels.ts'
 import { Metrics } from './metrics.ts'
 import { Spans } from './spans.ts'
 
@@ -39,14 +40,12 @@ export function instrument(options: InstrumentOptions = {}): Instrument {
   let measured: Metrics | undefined
   return (event, engine = 'unknown') => {
     // Not before: a meter of the global provider that is asked for before the SDK has started measures nothing, ever.
-    measured ??= new Metrics((meterProvider ?? metrics).getMeter(SCOPE), resource)
+    measured ??= new Metrics(meterProvider ?? metrics.getMeterProvider(), resource)
     measured.heard(event, engine)
     spans?.heard(event, engine)
     observe?.(event, engine)
   }
 }
-
-const SCOPE = 'ringfence'
 
 function functionOrThrow(value: unknown, name: string): void {
   if (value !== undefined && typeof value !== 'function') {

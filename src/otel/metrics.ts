@@ -1,7 +1,8 @@
-import type { Attributes, Counter, Histogram, Meter, UpDownCounter } from '@opentelemetry/api'
+import type { Attributes, Counter, Histogram, MeterProvider } from '@opentelemetry/api'
 import type { DenialReason, LockEvent } from '../events.ts'
 import type { GuardEvent } from '../guards/guard.ts'
 import { classOf, commonAttributes, errorType, type Classify } from './attributes.ts'
+import { Levels, SCOPE, type Level } from './levels.ts'
 
 /** From a lease in memory to a queue of minutes, in seconds. */
 const WAIT_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
@@ -32,6 +33,7 @@ const RENEWALS = ['renewed', 'doubtful', 'lost']
 
 /** The common attributes of an engine's leases of a class, and those most often needed with them. */
 interface Labels {
+  readonly level: Level
   readonly common: Attributes
   readonly granted: Attributes
   readonly released: Attributes
@@ -39,6 +41,7 @@ interface Labels {
 
 export class Metrics {
   readonly #classify: Classify | undefined
+  readonly #levels: Levels
   readonly #labels = new Map<string, Labels>()
   readonly #calls = new Map<number, Labels>()
   /** By owner. */
@@ -46,8 +49,6 @@ export class Metrics {
   readonly #acquire: Histogram
   readonly #refusals: Counter
   readonly #failures: Counter
-  readonly #waiters: UpDownCounter
-  readonly #leases: UpDownCounter
   readonly #hold: Histogram
   readonly #renewals: Counter
   readonly #slack: Histogram
@@ -57,19 +58,17 @@ export class Metrics {
   readonly #trips: Histogram
   readonly #rejections: Counter
 
-  constructor(meter: Meter, classify?: Classify) {
+  constructor(provider: MeterProvider, classify?: Classify) {
     this.#classify = classify
+    this.#levels = Levels.of(provider)
+    const meter = provider.getMeter(SCOPE)
     const histogram = (name: string, unit: string, description: string, bounds: number[]): Histogram =>
       meter.createHistogram(name, { unit, description, advice: { explicitBucketBoundaries: bounds } })
     const counter = (name: string, unit: string, description: string): Counter =>
       meter.createCounter(name, { unit, description })
-    const level = (name: string, unit: string, description: string): UpDownCounter =>
-      meter.createUpDownCounter(name, { unit, description })
     this.#acquire = histogram('ringfence.acquire.duration', 's', 'Time from the call to its outcome.', WAIT_SECONDS)
     this.#refusals = counter('ringfence.attempt.refusals', '{attempt}', 'Attempts that met another holder.')
     this.#failures = counter('ringfence.attempt.failures', '{attempt}', 'Attempts that the engine could not make.')
-    this.#waiters = level('ringfence.waiters', '{waiter}', 'Calls without an outcome yet.')
-    this.#leases = level('ringfence.leases', '{lease}', 'Leases held.')
     this.#hold = histogram('ringfence.hold.duration', 's', 'Time for which a lease was held.', HOLD_SECONDS)
     this.#renewals = counter('ringfence.renewals', '{renewal}', 'Renewals of leases.')
     const left = 'Part of the ttl that was left when a renewal was proved.'
@@ -86,14 +85,15 @@ export class Metrics {
       case 'asked': {
         const labels = this.#labelsOf(engine, event.resources)
         this.#calls.set(event.call, labels)
-        return this.#waiters.add(1, labels.common)
+        labels.level.waiters++
+        return
       }
       case 'granted': {
         const labels = this.#answered(event.call)
         if (labels === undefined) return
         this.#acquire.record(event.waitedMs / 1000, labels.granted)
         this.#holds.set(event.owner, labels)
-        this.#leases.add(1, labels.common)
+        labels.level.leases++
         if (event.handedOver) this.#handOvers.add(1, labels.common)
         return
       }
@@ -166,7 +166,7 @@ export class Metrics {
     const labels = this.#calls.get(call)
     if (labels === undefined) return undefined
     this.#calls.delete(call)
-    this.#waiters.add(-1, labels.common)
+    labels.level.waiters--
     return labels
   }
 
@@ -175,7 +175,7 @@ export class Metrics {
     const labels = this.#holds.get(owner)
     if (labels === undefined) return undefined
     this.#holds.delete(owner)
-    this.#leases.add(-1, labels.common)
+    labels.level.leases--
     return labels
   }
 
@@ -186,6 +186,7 @@ export class Metrics {
     if (labels === undefined) {
       const common = commonAttributes(engine, resources, this.#classify)
       labels = {
+        level: this.#levels.level(common),
         common,
         granted: { ...common, [OUTCOME]: 'granted' },
         released: { ...common, [OUTCOME]: 'released' },

@@ -230,9 +230,7 @@ describe('nothing is left over', () => {
     await it.clock.advance(10)
     expect(await it.leases()).toEqual([])
     expect(await it.count('ringfence.waiters')).toBe(0)
-    expect(await it.metrics().then((all) => all.map(({ descriptor }) => descriptor.name))).not.toContain(
-      'ringfence.leases',
-    )
+    expect(await it.count('ringfence.leases')).toBe(0)
   })
 
   test('of a job that was left to run out', async () => {
@@ -384,6 +382,17 @@ describe('instrument', () => {
     expect(await told.count('ringfence.leases')).toBe(2)
     for (const lease of leases) await lease.release()
     expect(await told.count('ringfence.leases')).toBe(0)
+  })
+
+  test('adds up with another one of the same provider', async () => {
+    const told = telemetry()
+    const { meterProvider } = told
+    const one = bench({ observe: told.observe })
+    const other = bench({ observe: instrument({ meterProvider }) })
+    await one.locks.acquire('a')
+    await other.locks.acquire('a')
+    expect(await told.count('ringfence.leases')).toBe(2)
+    expect(await told.count('ringfence.acquire.duration')).toBe(2)
   })
 
   test('tells an observer of ours the same', async () => {

@@ -22,6 +22,7 @@ interface Point {
 
 export interface Telemetry {
   readonly observe: Instrument
+  readonly meterProvider: MeterProvider
   readonly tracerProvider: BasicTracerProvider
   /** All that has been measured. */
   metrics(): Promise<MetricData[]>
@@ -66,6 +67,7 @@ export function telemetry(options: InstrumentOptions = {}): Telemetry {
   const total = (values: number[]): number => values.reduce((sum, value) => sum + value, 0)
   return {
     observe: instrument({ meterProvider, tracerProvider, ...options }),
+    meterProvider,
     tracerProvider,
     metrics,
     metric,

@@ -165,6 +165,8 @@ export class QuorumEngine implements Engine {
   }
 
   observe(tell: (event: RoundTrip) => void): void {
+    // Of one node the core knows it all.
+    if (this.#lone !== undefined) return
     // One time for all ttls: the longest that anyone waits for a node.
     for (const node of this.#nodes) node.observe(this.#timeoutMs(Infinity), tell)
   }
