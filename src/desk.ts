@@ -1,9 +1,9 @@
 import { hostname } from 'node:os'
-import { elapsedMs, instant, sleep, type Clock } from './clock.ts'
+import { elapsedMs, instant, sleep, type Clock, type Instant } from './clock.ts'
 import { Deadlines } from './deadlines.ts'
 import type { Engine, EngineLimits, Refusal, Release } from './engine.ts'
 import { EngineError } from './errors.ts'
-import { tell, type Observer } from './events.ts'
+import { nextCall, tell, type Tell } from './events.ts'
 import { Keeper } from './keeper.ts'
 import { Lease, LeaseRecord, type Chain, type LeaseDesk } from './lease.ts'
 import type { LeaseTerms, Settings, WaitTerms } from './options.ts'
@@ -26,7 +26,7 @@ export class Desk implements WaitHost, LeaseDesk {
   readonly deadlines: Deadlines
   readonly turns = new Turns()
   readonly random: Random
-  readonly observer: Observer | undefined
+  readonly observer: Tell | undefined
   readonly #settings: Settings
   readonly #label: string
   readonly #keeper: Keeper
@@ -44,22 +44,34 @@ export class Desk implements WaitHost, LeaseDesk {
     this.clock = settings.clock
     this.deadlines = new Deadlines(settings.clock)
     this.random = settings.random
-    this.observer = settings.observe
+    const { observe } = settings
+    this.observer = observe && ((event) => observe(event, engine.name))
     this.#settings = settings
     this.#label = settings.label ?? `${hostname()}:${process.pid}`
-    this.#keeper = new Keeper(engine, settings.clock, settings.observe, {
+    this.#keeper = new Keeper(engine, settings.clock, this.observer, {
       ended: (record) => this.#ended(record),
       renewing: (record) => this.#register(record),
     })
+    if (this.observer !== undefined) engine.observe?.((event) => tell(this.observer!, event))
   }
 
   /** One attempt, without waiting. */
   async tryAcquire(resources: readonly string[], terms: LeaseTerms): Promise<Lease | Refusal> {
     this.#assertOpen(resources)
     const began = instant(this.clock)
-    const outcome = await this.attempt(resources, terms.ttlMs, { contended: false, isWanted: () => true })
-    if (outcome.kind === 'refused') return outcome
-    return this.admit(outcome, terms, elapsedMs(this.clock, began))
+    const call = this.observer === undefined ? 0 : nextCall()
+    if (this.observer !== undefined) tell(this.observer, { type: 'asked', call, resources, waitMs: 0 })
+    const contest = { call, contended: false, isWanted: () => true }
+    const attempt = this.attempt(resources, terms.ttlMs, contest)
+    const outcome = await (this.observer === undefined
+      ? attempt
+      : attempt.catch((cause: unknown) => {
+          this.#tellDenied(contest, resources, began, cause)
+          throw cause
+        }))
+    if (outcome.kind === 'won') return this.admit(outcome, terms, elapsedMs(this.clock, began))
+    this.#tellDenied(contest, resources, began)
+    return outcome
   }
 
   acquire(resources: readonly string[], terms: WaitTerms): Promise<Lease> {
@@ -73,7 +85,7 @@ export class Desk implements WaitHost, LeaseDesk {
   async close(): Promise<void> {
     this.#closed = true
     for (const waiter of this.#queue.waiters()) {
-      waiter.cancel(new EngineError('these locks are closed', waiter.resources, { transient: false }))
+      waiter.cancel(new EngineError('these locks are closed', waiter.resources, { transient: false }), 'closed')
     }
     for (const record of this.#keeper.records) {
       this.#keeper.end(record, 'closed')
@@ -112,7 +124,10 @@ export class Desk implements WaitHost, LeaseDesk {
     } finally {
       this.#handles.unregister(record)
       record.releasing = Promise.resolve(true)
-      this.#keeper.end(record, 'released')
+      const { resources, owner, token } = record
+      if (this.#keeper.end(record, 'released') && this.observer !== undefined) {
+        tell(this.observer, { type: 'left', resources, owner, token, heldMs: record.heldMs() })
+      }
       this.#wakeHeads(record, 0)
     }
   }
@@ -142,33 +157,29 @@ export class Desk implements WaitHost, LeaseDesk {
     for (const resource of record.resources) this.#here.set(resource, record)
     this.#keeper.add(record)
     if (this.observer !== undefined) {
-      const { resources, owner, token, chain } = record
-      tell(this.observer, {
-        type: 'granted',
-        resources,
-        owner,
-        token,
-        waitedMs,
-        handedOver: chain.count > 0,
-      })
+      const { call, resources, owner, token } = won
+      const handedOver = record.chain.count > 0
+      tell(this.observer, { type: 'granted', call, resources, owner, token, waitedMs, handedOver })
     }
     return lease
   }
 
   async attempt(resources: readonly string[], ttlMs: number, contest: Contest): Promise<Won | Refusal> {
+    const { call } = contest
     this.#busy++
     try {
       for (let round = 0; ; round++) {
         const owner = this.#newOwner()
         const since = instant(this.clock)
-        if (this.observer !== undefined) tell(this.observer, { type: 'attempt', resources, owner })
+        if (this.observer !== undefined) tell(this.observer, { type: 'attempt', call, resources, owner })
         // In order, so that the first node decides the race; all at once every fourth time, because the first node may
         // be the only one that keeps a dead rival's key.
         const request = { resources, owner, ttlMs, inOrder: round === 0 ? contest.contended : round % 4 !== 0 }
-        const outcome = await this.engine.acquire(request).catch((cause: unknown) => this.#failed(request, cause))
+        const outcome = await this.engine.acquire(request).catch((cause: unknown) => this.#failed(call, request, cause))
         if (outcome.kind === 'granted') {
           const won: Won = {
             kind: 'won',
+            call,
             resources,
             owner,
             token: outcome.token,
@@ -179,13 +190,8 @@ export class Desk implements WaitHost, LeaseDesk {
           return this.#worthIt(won) ? won : await this.#undo(won)
         }
         if (this.observer !== undefined) {
-          tell(this.observer, {
-            type: 'refused',
-            resources,
-            owner,
-            reason: outcome.reason,
-            holder: outcome.holder,
-          })
+          const { reason, holder } = outcome
+          tell(this.observer, { type: 'refused', call, resources, owner, reason, holder })
         }
         if (outcome.reason === 'held' || round >= SPLIT_ROUNDS || this.#closed) return outcome
         // Rivals part by waiting up to some attempts' time each, longer every round.
@@ -200,25 +206,25 @@ export class Desk implements WaitHost, LeaseDesk {
     }
   }
 
-  async enqueue(resources: readonly string[], ttlMs: number, signal: AbortSignal): Promise<Won> {
+  async enqueue(call: number, resources: readonly string[], ttlMs: number, signal: AbortSignal): Promise<Won> {
     const owner = this.#newOwner()
-    if (this.observer !== undefined) tell(this.observer, { type: 'attempt', resources, owner })
+    if (this.observer !== undefined) tell(this.observer, { type: 'attempt', call, resources, owner })
     const request = { resources, owner, ttlMs, inOrder: false }
     this.#busy++
     try {
       const { token, since } = await this.engine.enqueue!(request, signal).catch((cause: unknown) => {
         // An abandoned place is not a failure of the engine.
         if (signal.aborted) throw cause
-        return this.#failed(request, cause)
+        return this.#failed(call, request, cause)
       })
-      const won: Won = { kind: 'won', resources, owner, token, ttlMs, since, chain: undefined }
+      const won: Won = { kind: 'won', call, resources, owner, token, ttlMs, since, chain: undefined }
       return this.#worthIt(won) ? won : await this.#undo(won)
     } finally {
       this.#done()
     }
   }
 
-  #failed(request: { resources: readonly string[]; owner: string }, cause: unknown): never {
+  #failed(call: number, request: { resources: readonly string[]; owner: string }, cause: unknown): never {
     // Wrong arguments that only the engine can know: names in different hash slots.
     if (cause instanceof RangeError) throw cause
     const { resources, owner } = request
@@ -229,7 +235,7 @@ export class Desk implements WaitHost, LeaseDesk {
             cause,
             transient: false,
           })
-    if (this.observer !== undefined) tell(this.observer, { type: 'failed', resources, owner, cause: error })
+    if (this.observer !== undefined) tell(this.observer, { type: 'failed', call, resources, owner, cause: error })
     throw error
   }
 
@@ -244,7 +250,7 @@ export class Desk implements WaitHost, LeaseDesk {
     await this.engine.release(won).catch(() => undefined)
     this.#assertOpen(won.resources)
     const message = `granted too late: the attempt took ${Math.round(tookMs)} ms of a ttl of ${won.ttlMs} ms`
-    return this.#failed(won, new EngineError(message, won.resources))
+    return this.#failed(won.call, won, new EngineError(message, won.resources))
   }
 
   async #release(record: LeaseRecord): Promise<boolean> {
@@ -282,31 +288,19 @@ export class Desk implements WaitHost, LeaseDesk {
   }
 
   async #handOver(record: LeaseRecord, heir: Waiter): Promise<Release> {
+    const { call, resources } = heir
     const { ttlMs } = heir.terms
     const owner = this.#newOwner()
     const since = instant(this.clock)
-    if (this.observer !== undefined) tell(this.observer, { type: 'attempt', resources: heir.resources, owner })
+    if (this.observer !== undefined) tell(this.observer, { type: 'attempt', call, resources, owner })
     try {
-      const outcome = await this.engine.handOver!(record, {
-        resources: heir.resources,
-        owner,
-        ttlMs,
-        inOrder: false,
-      })
+      const outcome = await this.engine.handOver!(record, { resources, owner, ttlMs, inOrder: false })
       if (outcome.kind === 'refused') {
         heir.resume()
         return { ours: false, awaited: 0 }
       }
       const chain = { count: record.chain.count + 1, sinceMs: record.chain.sinceMs }
-      const won: Won = {
-        kind: 'won',
-        resources: heir.resources,
-        owner,
-        token: outcome.token,
-        ttlMs,
-        since,
-        chain,
-      }
+      const won: Won = { kind: 'won', call, resources, owner, token: outcome.token, ttlMs, since, chain }
       // A late one is not accepted: the heir goes on as if nothing had been offered.
       if (this.#worthIt(won)) heir.accept(won)
       else await this.#undo(won).catch(() => heir.resume())
@@ -343,14 +337,18 @@ export class Desk implements WaitHost, LeaseDesk {
   #tellReleased(record: LeaseRecord, ours: boolean | 'unknown', error?: unknown): void {
     if (this.observer === undefined) return
     const { resources, owner, token } = record
-    tell(this.observer, {
-      type: 'released',
-      resources,
-      owner,
-      token,
-      ours,
-      ...(error instanceof Error ? { cause: error } : {}),
-    })
+    const cause = error instanceof Error ? { cause: error } : {}
+    tell(this.observer, { type: 'released', resources, owner, token, ours, heldMs: record.heldMs(), ...cause })
+  }
+
+  #tellDenied({ call }: Contest, resources: readonly string[], began: Instant, ...failure: [unknown?]): void {
+    if (this.observer === undefined) return
+    const waitedMs = elapsedMs(this.clock, began)
+    if (failure.length === 0) tell(this.observer, { type: 'denied', call, resources, reason: 'held', waitedMs })
+    else {
+      const reason = this.#closed ? 'closed' : 'failed'
+      tell(this.observer, { type: 'denied', call, resources, reason, waitedMs, cause: failure[0] })
+    }
   }
 
   #register(record: LeaseRecord): void {

@@ -40,6 +40,8 @@ export interface Engine {
    * then proves its leases at once and not only when their renewal is due.
    */
   onDoubt?(prove: () => void): void
+  /** Tells of every command's way to a server and back, where there are several servers to compare; called at most once. */
+  observe?(tell: (event: RoundTrip) => void): void
   /** Calls `freed` whenever one of the resources may have become free; a spurious call does no harm, a missed one does. */
   watch?(resources: readonly string[], freed: () => void): Watch
   /**
@@ -121,6 +123,18 @@ export interface Watch {
   /** Resolves when every later release will be noticed; false when this engine can't promise that and we must poll. */
   readonly armed: Promise<boolean>
   close(): void
+}
+
+/** One command's way to a server and back. */
+export interface RoundTrip {
+  readonly type: 'roundTrip'
+  /** Which server, without a password. */
+  readonly node: string
+  readonly operation: string
+  /** `silent`: no answer in time; what comes after that is not told. */
+  readonly outcome: 'answered' | 'failed' | 'silent'
+  readonly tookMs: number
+  readonly cause?: Error
 }
 
 export interface LeaseInfo {

@@ -1,7 +1,7 @@
 import { instant, type Clock, type Timer } from './clock.ts'
 import type { Engine, Extension, LeaseRef } from './engine.ts'
 import { EngineError, LeaseLostError, type LossReason } from './errors.ts'
-import { tell, type Observer } from './events.ts'
+import { tell, type Tell } from './events.ts'
 import type { LeaseRecord } from './lease.ts'
 
 /** Leases that one call to the engine renews; bounds the time a server spends in one script. */
@@ -23,13 +23,13 @@ export interface KeeperHooks {
 export class Keeper {
   readonly #engine: Engine
   readonly #clock: Clock
-  readonly #observer: Observer | undefined
+  readonly #observer: Tell | undefined
   readonly #hooks: KeeperHooks
   readonly #records = new Set<LeaseRecord>()
   #timer: Timer | undefined
   #timerAtMs = Infinity
 
-  constructor(engine: Engine, clock: Clock, observer: Observer | undefined, hooks: KeeperHooks) {
+  constructor(engine: Engine, clock: Clock, observer: Tell | undefined, hooks: KeeperHooks) {
     this.#engine = engine
     this.#clock = clock
     this.#observer = observer
@@ -53,7 +53,7 @@ export class Keeper {
     record.end(reason, cause)
     if (this.#observer !== undefined && reason !== 'released' && reason !== 'closed') {
       const { resources, owner, token } = record
-      tell(this.#observer, { type: 'lost', resources, owner, token, reason })
+      tell(this.#observer, { type: 'lost', resources, owner, token, reason, heldMs: record.heldMs() })
     }
     this.#hooks.ended(record)
     return true
@@ -221,8 +221,11 @@ export class Keeper {
         this.end(record, this.#reasonAtDeadline(record), record.doubt)
         return
       }
+      const ofMs = record.ttlMs
       record.renewed(since, ttlMs)
-      if (this.#observer !== undefined) tell(this.#observer, { type: 'renewed', resources, owner, token, slackMs })
+      if (this.#observer !== undefined) {
+        tell(this.#observer, { type: 'renewed', resources, owner, token, slackMs, ttlMs: ofMs })
+      }
     } else {
       record.doubt = answer.cause
       // Within the slack there is time for several tries; a sixth of the ttl apart, but a second at most.
@@ -230,14 +233,7 @@ export class Keeper {
       record.renewAfterMs = record.elapsedMs() + retryMs
       if (this.#observer !== undefined) {
         const remainingMs = record.remainingMs()
-        tell(this.#observer, {
-          type: 'doubtful',
-          resources,
-          owner,
-          token,
-          cause: answer.cause,
-          remainingMs,
-        })
+        tell(this.#observer, { type: 'doubtful', resources, owner, token, cause: answer.cause, remainingMs })
       }
     }
     this.#wakeFor(record)

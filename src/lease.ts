@@ -198,6 +198,10 @@ export class LeaseRecord implements LeaseRef {
     return this.#controller.signal
   }
 
+  heldMs(): number {
+    return elapsedMs(this.#clock, this.#heldSince)
+  }
+
   end(reason: LossReason, cause?: unknown): void {
     this.over = reason
     this.handle = undefined

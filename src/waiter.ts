@@ -2,7 +2,7 @@ import { elapsedMs, instant, sleep, type Clock, type Instant } from './clock.ts'
 import type { Deadline, Deadlines } from './deadlines.ts'
 import type { Engine, Refusal, Watch } from './engine.ts'
 import { EngineError, WaitTimeoutError } from './errors.ts'
-import { tell, type Observer } from './events.ts'
+import { nextCall, tell, type DenialReason, type Tell } from './events.ts'
 import type { Chain, Lease, LeaseRecord } from './lease.ts'
 import type { WaitTerms } from './options.ts'
 import type { Random } from './random.ts'
@@ -11,6 +11,7 @@ import type { Turns } from './turns.ts'
 /** An attempt that was granted: not yet a lease in anyone's hands. */
 export interface Won {
   readonly kind: 'won'
+  readonly call: number
   readonly resources: readonly string[]
   readonly owner: string
   readonly token: bigint
@@ -21,6 +22,8 @@ export interface Won {
 
 /** How an attempt contends with rivals. */
 export interface Contest {
+  /** On whose behalf. */
+  readonly call: number
   /** Others were woken with us: let the first server decide. */
   readonly contended: boolean
   /** Does anyone still wait for it? */
@@ -34,11 +37,11 @@ export interface WaitHost {
   readonly deadlines: Deadlines
   readonly random: Random
   readonly turns: Turns
-  readonly observer: Observer | undefined
+  readonly observer: Tell | undefined
   /** One attempt on the servers, and more after a split vote while it is still wanted; rejects with `EngineError`. */
   attempt(resources: readonly string[], ttlMs: number, contest: Contest): Promise<Won | Refusal>
   /** A place in the servers' own queue, until it is our turn; rejects with `EngineError` or when the signal aborts. */
-  enqueue(resources: readonly string[], ttlMs: number, signal: AbortSignal): Promise<Won>
+  enqueue(call: number, resources: readonly string[], ttlMs: number, signal: AbortSignal): Promise<Won>
   /** A lease of this very process that stands in the way: no need to ask a server. */
   heldHere(resources: readonly string[]): LeaseRecord | undefined
   admit(won: Won, terms: WaitTerms, waitedMs: number): Lease
@@ -55,6 +58,8 @@ const POLL_MS = { first: 50, most: 1000 }
 export class Waiter {
   readonly resources: readonly string[]
   readonly terms: WaitTerms
+  /** 0 when nobody observes. */
+  readonly call: number
   readonly lease: Promise<Lease>
   readonly #host: WaitHost
   readonly #began: Instant
@@ -83,13 +88,17 @@ export class Waiter {
     this.terms = terms
     this.#host = host
     this.#began = instant(host.clock)
+    this.call = host.observer === undefined ? 0 : nextCall()
+    if (host.observer !== undefined) {
+      tell(host.observer, { type: 'asked', call: this.call, resources, waitMs: terms.waitMs })
+    }
     this.lease = new Promise((resolve, reject) => {
       this.#resolve = resolve
       this.#reject = reject
     })
     if (terms.waitMs < Infinity) this.#deadline = host.deadlines.start(terms.waitMs, () => this.#timeUp())
     if (terms.signal !== undefined) {
-      this.#abort = () => this.cancel(terms.signal?.reason)
+      this.#abort = () => this.cancel(terms.signal?.reason, 'aborted')
       terms.signal.addEventListener('abort', this.#abort)
     }
   }
@@ -102,8 +111,14 @@ export class Waiter {
   }
 
   /** Gives up at once for the caller; an attempt under way is still waited for and undone. */
-  cancel(reason: unknown): void {
+  cancel(reason: unknown, why: DenialReason): void {
     if (!this.#settle()) return
+    const { observer, clock } = this.#host
+    if (observer !== undefined) {
+      const { call, resources } = this
+      const waitedMs = elapsedMs(clock, this.#began)
+      tell(observer, { type: 'denied', call, resources, reason: why, waitedMs, cause: reason })
+    }
     this.#reject(reason)
     this.#cancelled?.abort(reason)
     if (this.#running) this.wake()
@@ -181,7 +196,7 @@ export class Waiter {
         await this.#sleep(sleepMs)
       }
     } catch (error) {
-      this.cancel(error)
+      this.cancel(error, 'failed')
     } finally {
       watch?.close()
       this.#host.left(this)
@@ -192,7 +207,7 @@ export class Waiter {
   async #try(polls: number): Promise<number> {
     const contended = this.#contended
     this.#contended = false
-    const contest = { contended, isWanted: () => !this.#settled }
+    const contest = { call: this.call, contended, isWanted: () => !this.#settled }
     const outcome = await this.#host.attempt(this.resources, this.terms.ttlMs, contest).catch((error: unknown) => {
       if (error instanceof EngineError && error.transient) return error
       throw error
@@ -219,7 +234,7 @@ export class Waiter {
   async #queue(): Promise<void> {
     this.#cancelled = new AbortController()
     try {
-      this.#won(await this.#host.enqueue(this.resources, this.terms.ttlMs, this.#cancelled.signal))
+      this.#won(await this.#host.enqueue(this.call, this.resources, this.terms.ttlMs, this.#cancelled.signal))
     } catch (error) {
       if (this.#settled) return
       if (!(error instanceof EngineError && error.transient)) throw error
@@ -229,8 +244,9 @@ export class Waiter {
 
   #tellWaiting(atMostMs: number): void {
     const { observer } = this.#host
-    if (observer !== undefined)
-      tell(observer, { type: 'waiting', resources: this.resources, holder: this.#holder, atMostMs })
+    if (observer === undefined) return
+    const { call, resources } = this
+    tell(observer, { type: 'waiting', call, resources, holder: this.#holder, atMostMs })
   }
 
   #won(won: Won): void {
@@ -250,7 +266,9 @@ export class Waiter {
   }
 
   #timeUp(): void {
-    this.cancel(this.#failure ?? new WaitTimeoutError(this.resources, this.terms.waitMs, this.#holder, this.#answered))
+    if (this.#failure !== undefined) return this.cancel(this.#failure, 'failed')
+    const timeout = new WaitTimeoutError(this.resources, this.terms.waitMs, this.#holder, this.#answered)
+    this.cancel(timeout, 'timeout')
   }
 
   #backoffMs(polls: number): number {

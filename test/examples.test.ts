@@ -1,4 +1,5 @@
-import { execFile } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { readdir, readFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
@@ -10,7 +11,9 @@ import { startMariadb } from './support/servers/mariadb.ts'
 import { startPostgres } from './support/servers/postgres.ts'
 import { startRedis, startRedisNodes } from './support/servers/redis.ts'
 import { startZookeeper } from './support/servers/zookeeper.ts'
+import { freePorts } from './support/ports.ts'
 import { createFolder, removeFolder } from './support/temporary-folder.ts'
+import { until } from './support/until.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const run = promisify(execFile)
@@ -43,6 +46,35 @@ test('the quickstart lets one worker in after the other, with growing tokens', a
   expect(await output('quickstart.mjs')).toBe(
     'first worker holds order:42, token 1\nsecond worker holds order:42, token 2\n',
   )
+})
+
+test('the example of metrics shows the lease that it holds', async () => {
+  expect(await output('metrics.mjs')).toBe("1 { 'ringfence.engine': 'memory' }\n")
+})
+
+test('the observed service has its metrics scraped until it is told to end, and leaves no lease behind', async () => {
+  await using nodes = await startRedisNodes(3)
+  const [port = 0] = await freePorts(1)
+  const env = { ...process.env, REDIS_URLS: nodes.urls.join(','), METRICS_PORT: String(port), NODE_OPTIONS: '' }
+  const example = 'observed-service.mjs'
+  const service = spawn(process.execPath, [`examples/${example}`], { cwd: root, env, stdio: 'pipe' })
+  let complaints = ''
+  service.stderr.setEncoding('utf8').on('data', (text: string) => (complaints += text))
+  const ended = once(service, 'exit')
+  try {
+    const page = async (): Promise<string> => (await fetch(`http://127.0.0.1:${port}/metrics`)).text()
+    await until(async () => /^ringfence_guard_rejections_total\{.*} [1-9]/m.test(await page()), {
+      what: 'a stale write was refused and shows',
+      withinMs: 20_000,
+    })
+  } finally {
+    service.kill('SIGTERM')
+  }
+  expect(await ended).toEqual([0, null])
+  expect(complaints).toBe('')
+  for (const node of nodes.nodes) {
+    for (const name of ['order:42', 'report:daily', 'stock:7']) expect(await node.cli('EXISTS', name)).toBe('0')
+  }
 })
 
 test('the fenced write of a paused holder is rejected', async () => {

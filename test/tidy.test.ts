@@ -98,8 +98,8 @@ describe('imports', () => {
 
   test('no source file imports a package: drivers are handed in by the user', () => {
     // The command connects by URL, so it loads drivers itself, when they are needed. The file engine has no server and so no
-    // client to be handed in: it loads its library itself.
-    const loaders = /^src\/(cli\/|engines\/file\/library\.ts$)/
+    // client to be handed in: it loads its library itself. OpenTelemetry is reached by its API alone.
+    const loaders = /^src\/(cli\/|otel\/|engines\/file\/library\.ts$)/
     const packages = all.filter(({ path, target }) => !/^(node:|src\/)/.test(target) && !loaders.test(path))
     expect(packages.map(shown)).toEqual([])
     expect(all.length).toBeGreaterThan(50)
@@ -139,9 +139,16 @@ describe('imports', () => {
     expect(ofGuards.length).toBeGreaterThan(20)
   })
 
-  test('the core imports no engine, no guard and no command', () => {
+  test('what attaches OpenTelemetry imports its API, the events, and the small tools', () => {
+    const allowed = /^(@opentelemetry\/api$|src\/(otel\/|guards\/guard\.ts$|(arguments|duration|events)\.ts$))/
+    const own = all.filter(({ path }) => path.startsWith('src/otel/'))
+    expect(own.filter(({ target }) => !allowed.test(target)).map(shown)).toEqual([])
+    expect(own.length).toBeGreaterThan(10)
+  })
+
+  test('the core imports no engine, no guard, no command and no OpenTelemetry', () => {
     const core = all.filter(({ path }) => dirname(path) === 'src')
-    const wrong = core.filter(({ target }) => /^src\/(engines|guards|cli)\//.test(target))
+    const wrong = core.filter(({ target }) => /^src\/(engines|guards|cli|otel)\//.test(target))
     expect(wrong.map(shown)).toEqual([])
     expect(core.length).toBeGreaterThan(20)
   })

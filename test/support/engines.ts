@@ -32,6 +32,8 @@ const engineOf: Record<string, string> = {
   java: 'zookeeper',
   consul: 'consul',
   mongod: 'mongodb',
+  prometheus: 'prometheus',
+  promtool: 'prometheus',
   node: 'node',
 }
 

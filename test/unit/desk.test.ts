@@ -78,7 +78,7 @@ describe('a grant that came too late', () => {
     })
     expect(it.engine.ops).toEqual(['acquire', 'release'])
     expect(await it.leases()).toEqual([])
-    expect(it.told()).toEqual(['attempt', 'failed'])
+    expect(it.told()).toEqual(['asked', 'attempt', 'failed', 'denied'])
   })
 
   test('counts the wall clock too: the machine may have slept', async () => {

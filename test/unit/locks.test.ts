@@ -16,7 +16,7 @@ describe('tryAcquire', () => {
     const it = bench()
     await neighbour(it).acquire('a')
     expect(await it.locks.tryAcquire('a')).toBeNull()
-    expect(it.told()).toEqual(['attempt', 'refused'])
+    expect(it.told()).toEqual(['asked', 'attempt', 'refused', 'denied'])
     expect(it.clock.foregroundTimers).toBe(0)
   })
 

@@ -1,8 +1,9 @@
 import type { Clock } from '../../clock.ts'
-import type { LeaseRef } from '../../engine.ts'
+import type { LeaseRef, RoundTrip } from '../../engine.ts'
 import { Admission } from './admission.ts'
 import type { RedisClient } from './client.ts'
 import { isNoScript } from './drivers/server-errors.ts'
+import { Flights } from './flights.ts'
 import { resourceKeys, type ResourceKeys } from './keys.ts'
 import { acquireScript, CONFIRM, EXTEND, HAND_OVER, INSPECT, RELEASE, type Script } from './scripts.ts'
 import type { NodeAnswer } from './votes.ts'
@@ -52,6 +53,8 @@ export class RedisNode {
   readonly #options: NodeOptions
   readonly #acquire: Script
   readonly #keys = new Map<string, KeySet>()
+  /** Where someone observes. */
+  #flights: Flights | undefined
   #unanswered = 0
   #answers = 0
   /** When, and after how many answers, this node was last seen to answer at all. */
@@ -126,6 +129,15 @@ export class RedisNode {
     })
   }
 
+  observe(silentAfterMs: number, tell: (event: RoundTrip) => void): void {
+    this.#flights = new Flights(this.label, this.#options.clock, silentAfterMs, tell)
+  }
+
+  /** What is still on its way is told as silent. */
+  close(): void {
+    this.#flights?.close()
+  }
+
   /** Resolves when every command sent has been answered. */
   async idle(): Promise<void> {
     while (this.#unanswered > 0) await new Promise<void>((resolve) => (this.#whenIdle = resolve))
@@ -184,6 +196,17 @@ export class RedisNode {
     read: (reply: R, script: Script) => T,
   ): Promise<T> {
     if (this.#isSilent()) return Promise.reject(new NotSentError(this.#unanswered))
+    if (this.#flights === undefined) return this.#dispatch(script, keys, args, send, read)
+    return this.#flights.follow(script.name, () => this.#dispatch(script, keys, args, send, read))
+  }
+
+  #dispatch<R, T>(
+    script: Script,
+    keys: readonly string[],
+    args: readonly string[],
+    send: (command: readonly string[]) => Promise<R>,
+    read: (reply: R, script: Script) => T,
+  ): Promise<T> {
     const command = ['EVALSHA', script.sha, String(keys.length), ...keys, ...args]
     this.#unanswered++
     return send(command).then(

@@ -12,6 +12,7 @@ import type {
   LeaseRequest,
   Refusal,
   Release,
+  RoundTrip,
   Watch,
 } from '../../engine.ts'
 import type { EngineError, NodeFailure } from '../../errors.ts'
@@ -163,6 +164,13 @@ export class QuorumEngine implements Engine {
     throw this.#failure(failures, lease.resources)
   }
 
+  observe(tell: (event: RoundTrip) => void): void {
+    // Of one node the core knows it all.
+    if (this.#lone !== undefined) return
+    // One time for all ttls: the longest that anyone waits for a node.
+    for (const node of this.#nodes) node.observe(this.#timeoutMs(Infinity), tell)
+  }
+
   watch(resources: readonly string[], freed: () => void): Watch {
     return this.#wakeups.watch(this.#keys(resources).channels, freed)
   }
@@ -173,15 +181,10 @@ export class QuorumEngine implements Engine {
   }
 
   check(ttlMs: number): Promise<readonly Finding[]> {
-    return checkRedis({
-      clients: this.#nodes.map(({ client }) => client),
-      clock: this.#clock,
-      ttlMs,
-      driftMs: this.limits.driftMs(ttlMs),
-      restart: this.#options.restart,
-      prefix: this.#options.prefix,
-      replicas: this.#options.replicas,
-    })
+    const { restart, prefix, replicas } = this.#options
+    const clients = this.#nodes.map(({ client }) => client)
+    const driftMs = this.limits.driftMs(ttlMs)
+    return checkRedis({ clients, clock: this.#clock, ttlMs, driftMs, restart, prefix, replicas })
   }
 
   init(): Promise<readonly string[]> {
@@ -193,6 +196,7 @@ export class QuorumEngine implements Engine {
     // What is under way is bounded by the drivers; it is not worth more than a node's time.
     await this.#inTime(Promise.all(this.#nodes.map((node) => node.idle()))).catch(() => undefined)
     this.#deadlines.close()
+    for (const node of this.#nodes) node.close()
   }
 
   async #elect(
@@ -393,7 +397,4 @@ const NO_TTL_MS = 10_000
 
 const NOT_OURS: Answer<{ ours: boolean }> = { kind: 'answer', value: { ours: false } }
 
-interface Elected {
-  readonly token: number | undefined
-  readonly election: Election
-}
+type Elected = { readonly token: number | undefined; readonly election: Election }

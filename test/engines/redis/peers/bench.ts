@@ -72,9 +72,9 @@ export function locksOn(engine: Engine, options: LocksOptions = {}): Watched {
   const { observe } = options
   const locks = createLocks(engine, {
     ...options,
-    observe(event) {
+    observe(event, name) {
       events.push(event)
-      observe?.(event)
+      observe?.(event, name)
     },
   })
   onTestFinished(() => locks.close())
