@@ -204,8 +204,8 @@ export const UNSAFE: readonly Mutation[] = [
     'peers 3',
     'seeds',
     DESK,
-    '                since,\n                chain,',
-    '                since: instant(this.clock),\n                chain,',
+    'ttlMs, since, chain };',
+    'ttlMs, since: instant(this.clock), chain };',
   ),
   mutation(
     'a renewal counts from its answer',

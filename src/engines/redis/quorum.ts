@@ -10,6 +10,7 @@ import type {
   LeaseInfo,
   LeaseRef,
   LeaseRequest,
+  NodeState,
   Refusal,
   Release,
   RoundTrip,
@@ -27,6 +28,8 @@ import { inspectQuorum } from './inspect.ts'
 import { assertOneSlot } from './keys.ts'
 import { LoneNode } from './lone.ts'
 import type { Granted, KeySet, RedisNode, Refused } from './node.ts'
+import { probeRedis } from './probe.ts'
+import { Returned } from './returned.ts'
 import { Trails, type Trail } from './trails.ts'
 import { quorumOf } from './votes.ts'
 import { Wakeups } from './wakeups.ts'
@@ -58,11 +61,11 @@ export class QuorumEngine implements Engine {
   readonly #quorum: number
   readonly #trails = new Trails()
   readonly #wakeups: Wakeups
+  readonly #returned: Returned
   /** Where there is one node only. */
   readonly #lone: LoneNode | undefined
   /** The highest number seen on any node, for the next proposal. */
   #highestFence = 0
-  #letInMs = -Infinity
 
   constructor(nodes: readonly RedisNode[], options: QuorumOptions) {
     this.name = options.name
@@ -75,6 +78,7 @@ export class QuorumEngine implements Engine {
     this.#deadlines = new Deadlines(options.clock)
     this.#quorum = quorumOf(nodes.length)
     this.#wakeups = new Wakeups(nodes, options.clock)
+    this.#returned = new Returned(nodes, options, (work) => this.#inTime(work))
     this.#lone = nodes.length === 1 ? this.#loneNode(nodes[0]!) : undefined
   }
 
@@ -88,12 +92,12 @@ export class QuorumEngine implements Engine {
     )
     const isSitting = election.failures.some(({ cause }) => cause instanceof SittingOutError)
     if (token !== undefined) {
-      if (isSitting) this.#letInLater()
+      if (isSitting) this.#returned.letInLater()
       return { kind: 'granted', token: BigInt(token) }
     }
     // To be tried again, with a new owner: late answers of this one may still be on their way to be undone.
     const isHeld = election.refusals.length > this.#nodes.length - this.#quorum
-    if (isSitting && !isHeld && (await this.#letIn(true))) return { kind: 'refused', reason: 'split' }
+    if (isSitting && !isHeld && (await this.#returned.letIn(true))) return { kind: 'refused', reason: 'split' }
     return this.#refusal(election, request)
   }
 
@@ -181,10 +185,12 @@ export class QuorumEngine implements Engine {
   }
 
   check(ttlMs: number): Promise<readonly Finding[]> {
-    const { restart, prefix, replicas } = this.#options
     const clients = this.#nodes.map(({ client }) => client)
-    const driftMs = this.limits.driftMs(ttlMs)
-    return checkRedis({ clients, clock: this.#clock, ttlMs, driftMs, restart, prefix, replicas })
+    return checkRedis({ ...this.#options, clients, ttlMs, driftMs: this.limits.driftMs(ttlMs) })
+  }
+
+  probe(): Promise<readonly NodeState[]> {
+    return probeRedis(this.#nodes, this.#clock)
   }
 
   init(): Promise<readonly string[]> {
@@ -294,36 +300,6 @@ export class QuorumEngine implements Engine {
       })
   }
 
-  /**
-   * Lets nodes vote that restarted but have forgotten nothing. True if there were any. A node that has been in use carries
-   * a stamp; where all nodes can be asked and none has one, the deployment is new.
-   */
-  async #letIn(maybeNew: boolean): Promise<boolean> {
-    if (this.#options.restart !== 'auto') return false
-    const isNew = maybeNew && !(await this.#anyInUse())
-    const letIn = this.#nodes.map(async ({ admission }) => {
-      if (!isNew) return this.#inTime(admission.loadDurable())
-      await this.#inTime(admission.loadNew())
-      return true
-    })
-    // Not being allowed to ask, or no answer, is no reason to let a node vote.
-    return (await Promise.all(letIn.map((node) => node.catch(() => false)))).includes(true)
-  }
-
-  async #anyInUse(): Promise<boolean> {
-    const inUse = this.#nodes.map(({ admission }) => this.#inTime(admission.inUse()))
-    return (await Promise.all(inUse).catch(() => [true])).includes(true)
-  }
-
-  /** The others are enough for now; a node that need not sit out is let in for the next time, if it is not the time yet. */
-  #letInLater(): void {
-    const now = this.#clock.monotonicMs()
-    if (now - this.#letInMs < LET_IN_EVERY_MS) return
-    this.#letInMs = now
-    // Never rejects: whatever fails there is a node that is not let in.
-    void this.#letIn(false)
-  }
-
   #refusal(election: Election, request: LeaseRequest): Refusal {
     const size = this.#nodes.length
     const { failures, refusals } = election
@@ -389,12 +365,12 @@ export class QuorumEngine implements Engine {
   }
 }
 
-/** How often nodes that sit out are looked at while they are not needed. */
-const LET_IN_EVERY_MS = 5000
-
 /** For commands that belong to no lease: the time a node has, as if it were one of 10 s. */
 const NO_TTL_MS = 10_000
 
 const NOT_OURS: Answer<{ ours: boolean }> = { kind: 'answer', value: { ours: false } }
 
-type Elected = { readonly token: number | undefined; readonly election: Election }
+interface Elected {
+  readonly token: number | undefined
+  readonly election: Election
+}
