@@ -19,12 +19,12 @@ for (const client of clients) client.on('error', (error) => console.error(error.
 const locks = createLocks(redlock(clients), { ttl: '3s', wait: '2s', observe })
 const guard = redisGuard(clients[0], { observe })
 
-let isOver = false
-process.once('SIGTERM', () => (isOver = true))
+const end = new AbortController()
+process.once('SIGTERM', () => end.abort())
 
 /** Again and again until the end; a lock that is not to be had is what this service is about. */
 async function repeatedly(work) {
-  while (!isOver) await work().catch((error) => error.code ?? console.error(error))
+  while (!end.signal.aborted) await work().catch((error) => error.code ?? console.error(error))
 }
 
 await Promise.all([

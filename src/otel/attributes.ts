@@ -13,8 +13,8 @@ export function commonAttributes(engine: string, resources: readonly string[], c
 
 /** Mostly one; the classes of a lease over several kinds of resources, each once. */
 export function classOf(resources: readonly string[], classify: Classify): string {
-  if (resources.length === 1) return String(classify(resources[0]!))
-  return [...new Set(resources.map((resource) => String(classify(resource))))].sort().join(',')
+  if (resources.length === 1) return classify(resources[0]!)
+  return [...new Set(resources.map((resource) => classify(resource)))].sort().join(',')
 }
 
 /** Few different values: a code where there is one, else the name of the class. */

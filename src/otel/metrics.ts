@@ -3,6 +3,7 @@ import type { DenialReason, LockEvent } from '../events.ts'
 import type { GuardEvent } from '../guards/guard.ts'
 import { classOf, commonAttributes, errorType, type Classify } from './attributes.ts'
 import { Levels, SCOPE, type Level } from './levels.ts'
+import { Records } from './records.ts'
 
 /** From a lease in memory to a queue of minutes, in seconds. */
 const WAIT_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
@@ -42,6 +43,7 @@ interface Labels {
 export class Metrics {
   readonly #classify: Classify | undefined
   readonly #levels: Levels
+  readonly #records = new Records()
   readonly #labels = new Map<string, Labels>()
   readonly #calls = new Map<number, Labels>()
   /** By owner. */
@@ -53,7 +55,6 @@ export class Metrics {
   readonly #renewals: Counter
   readonly #slack: Histogram
   readonly #losses: Counter
-  readonly #handOvers: Counter
   readonly #stalls: Histogram
   readonly #trips: Histogram
   readonly #rejections: Counter
@@ -61,6 +62,7 @@ export class Metrics {
   constructor(provider: MeterProvider, classify?: Classify) {
     this.#classify = classify
     this.#levels = Levels.of(provider)
+    this.#levels.beforeCollecting(() => this.#records.flush())
     const meter = provider.getMeter(SCOPE)
     const histogram = (name: string, unit: string, description: string, bounds: number[]): Histogram =>
       meter.createHistogram(name, { unit, description, advice: { explicitBucketBoundaries: bounds } })
@@ -74,7 +76,6 @@ export class Metrics {
     const left = 'Part of the ttl that was left when a renewal was proved.'
     this.#slack = histogram('ringfence.renewal.slack', '1', left, SLACK_PARTS)
     this.#losses = counter('ringfence.losses', '{lease}', 'Leases that ended without being given back.')
-    this.#handOvers = counter('ringfence.handovers', '{handover}', 'Leases passed straight on within the process.')
     this.#stalls = histogram('ringfence.stall.duration', 's', 'Time for which the process stood still.', STALL_SECONDS)
     this.#trips = histogram('ringfence.node.duration', 's', 'Round trip of a command to a node.', TRIP_SECONDS)
     this.#rejections = counter('ringfence.guard.rejections', '{rejection}', 'Calls that a guard refused.')
@@ -91,10 +92,10 @@ export class Metrics {
       case 'granted': {
         const labels = this.#answered(event.call)
         if (labels === undefined) return
-        this.#acquire.record(event.waitedMs / 1000, labels.granted)
+        this.#records.add(this.#acquire, event.waitedMs / 1000, labels.granted)
         this.#holds.set(event.owner, labels)
         labels.level.leases++
-        if (event.handedOver) this.#handOvers.add(1, labels.common)
+        if (event.handedOver) labels.level.handOvers++
         return
       }
       case 'denied': {
@@ -102,7 +103,7 @@ export class Metrics {
         if (labels === undefined) return
         const why = event.reason === 'failed' ? { 'error.type': errorType(event.cause) } : {}
         const attributes = { ...labels.common, [OUTCOME]: DENIED[event.reason], ...why }
-        return this.#acquire.record(event.waitedMs / 1000, attributes)
+        return this.#records.add(this.#acquire, event.waitedMs / 1000, attributes)
       }
       case 'refused': {
         const labels = this.#calls.get(event.call)
@@ -116,7 +117,7 @@ export class Metrics {
         const labels = this.#holds.get(event.owner)
         if (labels === undefined) return
         this.#renewals.add(1, { ...labels.common, [OUTCOME]: 'renewed' })
-        return this.#slack.record(event.slackMs / event.ttlMs, labels.common)
+        return this.#records.add(this.#slack, event.slackMs / event.ttlMs, labels.common)
       }
       case 'doubtful': {
         const labels = this.#holds.get(event.owner)
@@ -125,7 +126,7 @@ export class Metrics {
       case 'lost': {
         const labels = this.#ended(event.owner)
         if (labels === undefined) return
-        this.#hold.record(event.heldMs / 1000, { ...labels.common, [OUTCOME]: 'lost' })
+        this.#records.add(this.#hold, event.heldMs / 1000, { ...labels.common, [OUTCOME]: 'lost' })
         this.#losses.add(1, { ...labels.common, [REASON]: event.reason })
         // That it is someone else's now is what a renewal was told.
         if (event.reason === 'stolen') this.#renewals.add(1, { ...labels.common, [OUTCOME]: 'lost' })
@@ -134,23 +135,23 @@ export class Metrics {
       case 'released': {
         const labels = this.#ended(event.owner)
         if (labels === undefined) return
-        if (event.ours === true) return this.#hold.record(event.heldMs / 1000, labels.released)
+        if (event.ours === true) return this.#records.add(this.#hold, event.heldMs / 1000, labels.released)
         const outcome = event.ours === 'unknown' ? 'unknown' : 'lost'
-        this.#hold.record(event.heldMs / 1000, { ...labels.common, [OUTCOME]: outcome })
+        this.#records.add(this.#hold, event.heldMs / 1000, { ...labels.common, [OUTCOME]: outcome })
         if (outcome === 'lost') this.#losses.add(1, { ...labels.common, [REASON]: 'unnoticed' })
         return
       }
       case 'left': {
         const labels = this.#ended(event.owner)
-        return labels && this.#hold.record(event.heldMs / 1000, { ...labels.common, [OUTCOME]: 'left' })
+        return labels && this.#records.add(this.#hold, event.heldMs / 1000, { ...labels.common, [OUTCOME]: 'left' })
       }
       case 'stalled':
-        return this.#stalls.record(event.lateMs / 1000, { 'ringfence.engine': engine })
+        return this.#records.add(this.#stalls, event.lateMs / 1000, { 'ringfence.engine': engine })
       case 'roundTrip': {
         const { node, operation, outcome, cause } = event
         const where = { 'ringfence.engine': engine, 'ringfence.node': node, 'ringfence.operation': operation }
         const why = cause === undefined ? {} : { 'error.type': errorType(cause) }
-        return this.#trips.record(event.tookMs / 1000, { ...where, [OUTCOME]: outcome, ...why })
+        return this.#records.add(this.#trips, event.tookMs / 1000, { ...where, [OUTCOME]: outcome, ...why })
       }
       case 'rejected': {
         const { guard, reason, resource } = event
@@ -201,6 +202,5 @@ export class Metrics {
   #begin(common: Attributes): void {
     for (const reason of LOSSES) this.#losses.add(0, { ...common, [REASON]: reason })
     for (const outcome of RENEWALS) this.#renewals.add(0, { ...common, [OUTCOME]: outcome })
-    this.#handOvers.add(0, common)
   }
 }

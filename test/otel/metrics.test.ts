@@ -225,7 +225,7 @@ describe('nothing is left over', () => {
     const controller = new AbortController()
     const call = it.locks.acquire('a', { signal: controller.signal })
     controller.abort()
-    await expect(call).rejects.toThrow()
+    await expect(call).rejects.toMatchObject({ name: 'AbortError' })
     gate.open()
     await it.clock.advance(10)
     expect(await it.leases()).toEqual([])
@@ -241,26 +241,24 @@ describe('nothing is left over', () => {
   })
 })
 
-describe('resources', () => {
-  async function everything(it: Bench & Telemetry): Promise<string> {
-    const secret = await it.locks.acquire(['customer:4711', 'order:42'])
-    it.engine.next.extend.push(unknown("could not extend 'customer:4711'"))
-    await it.clock.advance(15_000)
-    const [waited] = await Promise.allSettled([
-      it.locks.acquire('customer:4711', { wait: '1s' }),
-      it.clock.advance(2000),
-    ])
-    it.engine.next.acquire.push(fails(new EngineError("'order:43' is down", ['order:43'], { transient: false })))
-    const [failed] = await Promise.allSettled([it.locks.acquire('order:43')])
-    expect([waited.status, failed.status]).toEqual(['rejected', 'rejected'])
-    await secret.release()
-    await it.locks.close()
-    return JSON.stringify([
-      await it.metrics(),
-      it.spans().map(({ attributes, events, status, links }) => ({ attributes, events, status, links })),
-    ])
-  }
+/** Much happens to resources with telling names; what was measured and traced of it. */
+async function everything(it: Bench & Telemetry): Promise<string> {
+  const secret = await it.locks.acquire(['customer:4711', 'order:42'])
+  it.engine.next.extend.push(unknown("could not extend 'customer:4711'"))
+  await it.clock.advance(15_000)
+  const [waited] = await Promise.allSettled([it.locks.acquire('customer:4711', { wait: '1s' }), it.clock.advance(2000)])
+  it.engine.next.acquire.push(fails(new EngineError("'order:43' is down", ['order:43'], { transient: false })))
+  const [failed] = await Promise.allSettled([it.locks.acquire('order:43')])
+  expect([waited.status, failed.status]).toEqual(['rejected', 'rejected'])
+  await secret.release()
+  await it.locks.close()
+  return JSON.stringify([
+    await it.metrics(),
+    it.spans().map(({ attributes, events, status, links }) => ({ attributes, events, status, links })),
+  ])
+}
 
+describe('resources', () => {
   test('are named in no attribute, event or status', async () => {
     const it = measured()
     const told = await everything(it)
@@ -382,6 +380,17 @@ describe('instrument', () => {
     expect(await told.count('ringfence.leases')).toBe(2)
     for (const lease of leases) await lease.release()
     expect(await told.count('ringfence.leases')).toBe(0)
+  })
+
+  test('loses nothing of what it keeps back, however many there are and whenever they are collected', async () => {
+    const it = measured()
+    let made = 0
+    for (const soFar of [77, 154, 300]) {
+      for (; made < soFar; made++) await it.locks.using('a', () => undefined)
+      expect(await it.count('ringfence.acquire.duration')).toBe(soFar)
+    }
+    expect(await it.count('ringfence.acquire.duration', { 'ringfence.outcome': 'granted' })).toBe(300)
+    expect(await it.count('ringfence.hold.duration', { 'ringfence.outcome': 'released' })).toBe(300)
   })
 
   test('adds up with another one of the same provider', async () => {

@@ -36,6 +36,8 @@ export interface Telemetry {
   spans(): ReadableSpan[]
 }
 
+const total = (values: number[]): number => values.reduce((sum, value) => sum + value, 0)
+
 /** The real SDK, read in memory. */
 export function telemetry(options: InstrumentOptions = {}): Telemetry {
   const reader = new Reader()
@@ -64,7 +66,6 @@ export function telemetry(options: InstrumentOptions = {}): Telemetry {
     (await points(name)).filter(({ attributes }) =>
       Object.entries(wanted).every(([key, value]) => attributes[key] === value),
     )
-  const total = (values: number[]): number => values.reduce((sum, value) => sum + value, 0)
   return {
     observe: instrument({ meterProvider, tracerProvider, ...options }),
     meterProvider,

@@ -16,7 +16,7 @@ export interface Sample {
 export class PrometheusServer extends ServerHandle {
   /** Asks the HTTP API, as in `call('query', { query })`. */
   async call<T>(what: string, parameters: Record<string, string> = {}): Promise<T> {
-    const url = `${this.url}/api/v1/${what}?${new URLSearchParams(parameters)}`
+    const url = `${this.url}/api/v1/${what}?${new URLSearchParams(parameters).toString()}`
     const response = await fetch(url, { signal: AbortSignal.timeout(askWithinMs) })
     const answer = (await response.json()) as { status: string; data: T; error?: string }
     if (answer.status !== 'success')
