@@ -18,20 +18,16 @@ export type FaultKind =
   | 'client stopped'
   | 'client killed'
 
-interface Move {
-  /** Undefined if there is nobody now to do it to. */
-  begin(): Promise<Fault | undefined>
-}
-
+/** One that has begun. */
 interface Fault {
   /** For the reader. */
   readonly what: string
   readonly forMs: number
-  end(): Promise<void>
+  readonly end: () => Promise<void>
 }
 
-/** Clients are the cheapest to lose, and the most often lost. */
-const CLIENT_MOVES = 3
+/** Of each kind; clients are lost more often than servers. */
+const CLIENT_CARDS = 3
 /** So many clients may be in its hands at once; the others go on. */
 const MOST_CLIENTS = 3
 
@@ -61,12 +57,15 @@ export class Nemesis {
 
   /** Rejects if it could not break or mend something: then the run says nothing. */
   async rage(untilMs: number, signal: AbortSignal): Promise<void> {
-    while (nowMs() < untilMs && !signal.aborted) {
-      await this.#strike()
-      await wait(Math.min(this.#random.between(600, 1800), Math.max(0, untilMs - nowMs())), signal)
+    try {
+      while (nowMs() < untilMs && !signal.aborted) {
+        await this.#strike()
+        await wait(Math.min(this.#random.between(600, 1800), Math.max(0, untilMs - nowMs())), signal)
+      }
+    } finally {
+      this.#healing.abort()
+      await Promise.all(this.#underWay)
     }
-    this.#healing.abort()
-    await Promise.all(this.#underWay)
     if (this.#failure !== undefined) throw this.#failure.error
   }
 
@@ -74,7 +73,7 @@ export class Nemesis {
   async #strike(): Promise<void> {
     if (this.#deck.length === 0) this.#deck = this.#random.shuffle(this.#cards())
     for (const [place, kind] of this.#deck.entries()) {
-      const fault = await this.#move(kind).begin()
+      const fault = await this.#begin(kind)
       if (fault === undefined) continue
       this.#deck.splice(place, 1)
       this.faults.set(kind, (this.faults.get(kind) ?? 0) + 1)
@@ -88,7 +87,8 @@ export class Nemesis {
 
   #cards(): FaultKind[] {
     const { targets } = this.#arena
-    const cards: FaultKind[] = Array.from({ length: CLIENT_MOVES }, () => ['client stopped', 'client killed'] as const).flat()
+    const cards: FaultKind[] = []
+    for (let i = 0; i < CLIENT_CARDS; i++) cards.push('client stopped', 'client killed')
     if (targets.length > 0) {
       cards.push('server frozen', 'server cut off', 'server cut off from half of the clients', 'answers lost')
     }
@@ -108,10 +108,11 @@ export class Nemesis {
     }
   }
 
-  #move(kind: FaultKind): Move {
+  /** Undefined if there is nobody now to do it to. */
+  #begin(kind: FaultKind): Promise<Fault | undefined> {
     switch (kind) {
       case 'server frozen':
-        return this.#onServer(async (target) => this.#freeze([target], this.#random.between(500, 3000)))
+        return this.#onServer((target) => this.#freeze([target], this.#random.between(500, 3000)))
       case 'server killed':
         return this.#onServer((target) => this.#kill(target), 'kept')
       case 'server emptied':
@@ -127,7 +128,7 @@ export class Nemesis {
       case 'clock back':
         return this.#onServer((target) => this.#jump(target, -1))
       case 'majority frozen':
-        return { begin: () => this.#freezeMajority() }
+        return this.#freezeMajority()
       case 'client stopped':
         return this.#onClient((client) => this.#stop(client))
       case 'client killed':
@@ -136,24 +137,21 @@ export class Nemesis {
   }
 
   /** At most a minority of the servers is away at any time (where there is one server: that one). */
-  #onServer(begin: (target: Target) => Promise<Fault>, memory?: Target['memory']): Move {
-    return {
-      begin: async () => {
-        const well = this.#well()
-        const { targets, majority } = this.#arena
-        const away = targets.length - well.length
-        if (away >= Math.max(1, targets.length - majority)) return undefined
-        const fit = well.filter((target) => memory === undefined || target.memory === memory)
-        return fit.length === 0 ? undefined : begin(await this.#oneOf(fit))
-      },
-    }
+  async #onServer(begin: (target: Target) => Promise<Fault>, memory?: Target['memory']): Promise<Fault | undefined> {
+    const well = this.#well()
+    const { targets, majority } = this.#arena
+    const away = targets.length - well.length
+    if (away >= Math.max(1, targets.length - majority)) return undefined
+    const fit = well.filter((target) => memory === undefined || target.memory === memory)
+    return fit.length === 0 ? undefined : begin(await this.#oneOf(fit))
   }
 
   /** Every second time the leader, where there is one. */
   async #oneOf(fit: readonly Target[]): Promise<Target> {
     const choice = this.#random.pick(fit)
     if (this.#arena.leader === undefined || this.#random.chance(0.5)) return choice
-    const leader = await this.#arena.leader()
+    // Nobody leads during an election.
+    const leader = await this.#arena.leader().catch(() => undefined)
     return fit.find(({ server }) => server === leader) ?? choice
   }
 
@@ -200,7 +198,11 @@ export class Nemesis {
       way.dropReplies(true)
       way.dropRequests(how !== 'answers')
     }
-    const what = { both: 'cut off', half: 'cut off from half of the clients', answers: 'gets requests, answers are lost' }
+    const what = {
+      both: 'cut off',
+      half: 'cut off from half of the clients',
+      answers: 'gets requests, answers are lost',
+    }
     return {
       what: `${target.name} ${what[how]} for ${seconds(forMs)}`,
       forMs,
@@ -233,16 +235,12 @@ export class Nemesis {
     }
   }
 
-  #onClient(begin: (client: Client) => Promise<Fault>): Move {
-    return {
-      begin: async () => {
-        const { clients } = this.#crowd
-        const free = clients.filter(({ isReady, isTaken }) => isReady && !isTaken)
-        if (clients.length - free.length >= MOST_CLIENTS || free.length === 0) return undefined
-        const holders = free.filter(({ holds }) => holds > 0)
-        return begin(this.#random.pick(holders.length > 0 && this.#random.chance(0.8) ? holders : free))
-      },
-    }
+  async #onClient(begin: (client: Client) => Promise<Fault>): Promise<Fault | undefined> {
+    const { clients } = this.#crowd
+    const free = clients.filter(({ isReady, isTaken }) => isReady && !isTaken)
+    if (clients.length - free.length >= MOST_CLIENTS || free.length === 0) return undefined
+    const holders = free.filter(({ holds }) => holds > 0)
+    return begin(this.#random.pick(holders.length > 0 && this.#random.chance(0.8) ? holders : free))
   }
 
   async #stop(client: Client): Promise<Fault> {

@@ -58,10 +58,6 @@ export function failures(report: Omit<Report, 'failures'>, evidence: Evidence): 
 
 export function printed(report: Report): string {
   const { engine, seed, seconds, hindrances, faults, lost } = report
-  const list = (counts: Readonly<Record<string, number>>): string =>
-    Object.entries(counts)
-      .map(([name, count]) => `${count} ${name}`)
-      .join(', ')
   return [
     `${engine}, ${seconds} s, seed ${seed}`,
     `  sections               ${report.sections} (${report.grants} grants)`,
@@ -74,4 +70,10 @@ export function printed(report: Report): string {
     `  longest time without a grant of some account, a majority being well: ${(report.longestGapMs / 1000).toFixed(1)} s`,
     ...(report.failures.length === 0 ? ['  passed'] : report.failures.map((failure) => `  FAILED: ${failure}`)),
   ].join('\n')
+}
+
+function list(counts: Readonly<Record<string, number>>): string {
+  return Object.entries(counts)
+    .map(([name, count]) => `${count} ${name}`)
+    .join(', ')
 }

@@ -45,7 +45,7 @@ export async function run({ engine, seconds, seed, tell, signal }: RunOptions): 
   const say = (line: string): void => tell(`${((nowMs() - startMs) / 1000).toFixed(1).padStart(6)} s  ${line}`)
 
   const nemesis = new Nemesis(arena, crowd, new Seeded(seed), say)
-  say(`a client is stopped between its look and its write`)
+  say('a client is stopped between its look and its write')
   await crowd.sleepwalk(ACCOUNTS[0]!, (token) => ledger.hasNewer(ACCOUNTS[0]!, token))
   await nemesis.rage(startMs + seconds * 1000, interrupted)
   interrupted.throwIfAborted()
@@ -67,7 +67,7 @@ export async function run({ engine, seconds, seed, tell, signal }: RunOptions): 
     seconds,
     sections: audit.entries.guarded,
     grants: audit.grants.length,
-    faults: Object.fromEntries([...nemesis.faults].toSorted()),
+    faults: Object.fromEntries(nemesis.faults),
     hindrances: crowd.counts,
     lost: audit.lost,
     shared: audit.shared.length,

@@ -22,7 +22,9 @@ export async function postgresArena(): Promise<Arena> {
     clearMs: TTL_MS + JUMP_MS + 1000,
     env: (client) => ({ RINGFENCE_URL: `postgres://postgres@127.0.0.1:${portsOf(targets, client)[0]}/postgres` }),
     leftovers: async () => {
-      const rows = await server.sql('SELECT resource FROM ringfence_leases WHERE owner IS NOT NULL AND expires_at > now()')
+      const rows = await server.sql(
+        'SELECT resource FROM ringfence_leases WHERE owner IS NOT NULL AND expires_at > now()',
+      )
       return rows.split('\n').filter((row) => row !== '')
     },
     [Symbol.asyncDispose]: () => stopTargets(targets),
