@@ -26,7 +26,7 @@ export interface Report {
  * Generous: machines are noisy, a stopped holder keeps its account for a ttl, and chance decides among the waiters of ten
  * processes. What is stuck for good is beyond every bound.
  */
-export const MOST_GAP_MS = 15_000
+const MOST_GAP_MS = 15_000
 
 interface Evidence {
   readonly audit: Audit
