@@ -1,6 +1,13 @@
 import type { Audit } from './ledger.ts'
 import type { Span } from './spans.ts'
 
+/** A time without a grant of an account; `fromMs` counts from the start of the run. */
+export interface Gap {
+  readonly account: string
+  readonly fromMs: number
+  readonly forMs: number
+}
+
 /** What a run has come to. */
 export interface Report {
   readonly engine: string
@@ -17,7 +24,7 @@ export interface Report {
   readonly shared: number
   readonly leftovers: readonly string[]
   /** The longest time without a grant of some account, while a majority of the servers had been well for a while. */
-  readonly longestGapMs: number
+  readonly longestGap: Gap
   /** Why the run has failed; empty if it has not. */
   readonly failures: readonly string[]
 }
@@ -37,7 +44,7 @@ interface Evidence {
 
 export function failures(report: Omit<Report, 'failures'>, evidence: Evidence): string[] {
   const { audit, unexplained, hanging, deaths } = evidence
-  const { lost, leftovers, longestGapMs } = report
+  const { lost, leftovers, longestGap } = report
   const found: string[] = []
   if (lost.guarded > 0) found.push(`${lost.guarded} guarded updates were lost`)
   for (const what of audit.repeated) found.push(`a token was granted twice: ${what}`)
@@ -47,7 +54,7 @@ export function failures(report: Omit<Report, 'failures'>, evidence: Evidence): 
     found.push(`two clients held one account at once for ${(toMs - fromMs).toFixed(1)} ms, and no clock had jumped`)
   }
   for (const what of leftovers) found.push(`left behind: ${what}`)
-  if (longestGapMs > MOST_GAP_MS) found.push(`no progress for ${longestGapMs} ms, though a majority was well`)
+  if (longestGap.forMs > MOST_GAP_MS) found.push(`nobody got ${longestGap.account} for ${longestGap.forMs} ms`)
   for (const what of hanging) found.push(`${what} did not end`)
   found.push(...deaths)
   // The scripted stop loses one for certain: a harness that does not see it sees nothing.
@@ -57,9 +64,9 @@ export function failures(report: Omit<Report, 'failures'>, evidence: Evidence): 
 }
 
 export function printed(report: Report): string {
-  const { engine, seed, seconds, hindrances, faults, lost } = report
+  const { engine, seed, hindrances, faults, lost, longestGap } = report
   return [
-    `${engine}, ${seconds} s, seed ${seed}`,
+    `${engine}, ${report.seconds} s, seed ${seed}`,
     `  sections               ${report.sections} (${report.grants} grants)`,
     `  hindered by            ${list(hindrances)}`,
     `  faults                 ${list(faults)}`,
@@ -67,7 +74,7 @@ export function printed(report: Report): string {
     `  lost without it        ${lost.unguarded}`,
     `  two holders at once    ${report.shared}`,
     `  left behind            ${report.leftovers.length}`,
-    `  longest time without a grant of some account, a majority being well: ${(report.longestGapMs / 1000).toFixed(1)} s`,
+    `  longest gap            ${seconds(longestGap.forMs)} (${longestGap.account} from ${seconds(longestGap.fromMs)} on)`,
     ...(report.failures.length === 0 ? ['  passed'] : report.failures.map((failure) => `  FAILED: ${failure}`)),
   ].join('\n')
 }
@@ -76,4 +83,8 @@ function list(counts: Readonly<Record<string, number>>): string {
   return Object.entries(counts)
     .map(([name, count]) => `${count} ${name}`)
     .join(', ')
+}
+
+function seconds(ms: number): string {
+  return `${(ms / 1000).toFixed(1)} s`
 }

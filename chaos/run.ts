@@ -1,4 +1,3 @@
-import { setTimeout as pause } from 'node:timers/promises'
 import { Seeded } from '../sim/random.ts'
 import { until } from '../test/support/until.ts'
 import type { Arena } from './arena.ts'
@@ -9,7 +8,7 @@ import { Crowd } from './crowd.ts'
 import { openLedger, type Audit } from './ledger.ts'
 import { Nemesis } from './nemesis.ts'
 import { nowMs } from './now.ts'
-import { failures, type Report } from './report.ts'
+import { failures, type Gap, type Report } from './report.ts'
 import { longestGap, overlap, settled, type Span } from './spans.ts'
 
 export const ARENAS: Readonly<Record<string, () => Promise<Arena>>> = {
@@ -41,6 +40,9 @@ export async function run({ engine, seconds, seed, tell, signal }: RunOptions): 
   await using arena = await ARENAS[engine]!()
   await using crowd = new Crowd(arena, { accounts: ACCOUNTS, ledgerUrl: ledger.url })
   await crowd.start(CLIENTS)
+  // What finds nothing at the end must be able to find something.
+  const some = async (): Promise<boolean> => (await arena.leftovers()).length > 0
+  await until(some, { what: 'leases are seen on the servers', withinMs: 30_000 })
   const startMs = nowMs()
   const say = (line: string): void => tell(`${((nowMs() - startMs) / 1000).toFixed(1).padStart(6)} s  ${line}`)
 
@@ -56,11 +58,6 @@ export async function run({ engine, seconds, seed, tell, signal }: RunOptions): 
   const left = await leftovers(arena)
   const audit = await ledger.audit()
 
-  const measures = {
-    audit,
-    gapMs: gap(audit, arena, nemesis, { fromMs: startMs, toMs: endMs }),
-    unexplained: unexplained(audit, arena, nemesis),
-  }
   const report: Omit<Report, 'failures'> = {
     engine,
     seed,
@@ -72,21 +69,21 @@ export async function run({ engine, seconds, seed, tell, signal }: RunOptions): 
     lost: audit.lost,
     shared: audit.shared.length,
     leftovers: left,
-    longestGapMs: Math.round(measures.gapMs),
+    longestGap: gap(audit, arena, nemesis, { fromMs: startMs, toMs: endMs }),
   }
-  return { ...report, failures: failures(report, { ...measures, hanging, deaths: crowd.deaths }) }
+  const evidence = { audit, unexplained: unexplained(audit, arena, nemesis), hanging, deaths: crowd.deaths }
+  return { ...report, failures: failures(report, evidence) }
 }
 
-/** Of any account, while a majority of the servers had been well for a while. */
-function gap({ grants }: Audit, arena: Arena, { outages }: Nemesis, whole: Span): number {
+/** Of any account, while a majority of the servers had been well for a while; told from the start of the run. */
+function gap({ grants }: Audit, arena: Arena, { outages }: Nemesis, whole: Span): Gap {
   const spans = settled(whole, [...outages.values()], arena)
-  const gaps = ACCOUNTS.map((account) =>
-    longestGap(
-      spans,
-      grants.filter((grant) => grant.account === account).map(({ grantedMs }) => grantedMs),
-    ),
-  )
-  return Math.max(...gaps)
+  const gaps = ACCOUNTS.map((account) => {
+    const times = grants.filter((grant) => grant.account === account).map(({ grantedMs }) => grantedMs)
+    const { fromMs, toMs } = longestGap(spans, times)
+    return { account, fromMs: Math.round(fromMs - whole.fromMs), forMs: Math.round(toMs - fromMs) }
+  })
+  return gaps.reduce((longest, other) => (other.forMs > longest.forMs ? other : longest))
 }
 
 /** Two holders at a time when no clock had jumped. */
@@ -98,6 +95,6 @@ function unexplained({ shared }: Audit, arena: Arena, { clockTrouble }: Nemesis)
 /** What is still there when all leases must be over. */
 async function leftovers(arena: Arena): Promise<string[]> {
   const none = async (): Promise<boolean> => (await arena.leftovers()).length === 0
-  await until(none, { what: 'nothing is left', withinMs: arena.clearMs, everyMs: 100 }).catch(() => pause(0))
+  await until(none, { what: 'nothing is left', withinMs: arena.clearMs, everyMs: 100 }).catch(() => undefined)
   return arena.leftovers()
 }

@@ -27,13 +27,18 @@ export function settled(
     .filter(({ fromMs, toMs }) => fromMs < toMs)
 }
 
-/** The longest time within one of the spans without an event. */
-export function longestGap(spans: readonly Span[], eventsMs: readonly number[]): number {
+/** The longest stretch within one of the spans without an event. */
+export function longestGap(spans: readonly Span[], eventsMs: readonly number[]): Span {
   const sorted = eventsMs.toSorted((a, b) => a - b)
-  return spans.reduce((longest, { fromMs, toMs }) => {
+  const gaps = spans.flatMap(({ fromMs, toMs }) => {
     const marks = [fromMs, ...sorted.filter((ms) => ms > fromMs && ms < toMs), toMs]
-    return Math.max(longest, ...marks.slice(1).map((ms, index) => ms - marks[index]!))
-  }, 0)
+    return marks.slice(1).map((ms, index) => ({ fromMs: marks[index]!, toMs: ms }))
+  })
+  return gaps.reduce(longer, { fromMs: 0, toMs: 0 })
+}
+
+function longer(one: Span, other: Span): Span {
+  return other.toMs - other.fromMs > one.toMs - one.fromMs ? other : one
 }
 
 export function overlap(one: Span, other: Span): boolean {

@@ -36,10 +36,10 @@ describe('when progress is owed', () => {
       { fromMs: 0, toMs: 20 },
       { fromMs: 50, toMs: 100 },
     ]
-    expect(longestGap(spans, [])).toBe(50)
-    expect(longestGap(spans, [60, 95, 10])).toBe(35)
-    expect(longestGap(spans, [55, 75, 99])).toBe(24)
-    expect(longestGap([], [1])).toBe(0)
+    expect(longestGap(spans, [])).toEqual({ fromMs: 50, toMs: 100 })
+    expect(longestGap(spans, [60, 95, 10])).toEqual({ fromMs: 60, toMs: 95 })
+    expect(longestGap(spans, [55, 75, 99])).toEqual({ fromMs: 75, toMs: 99 })
+    expect(longestGap([], [1])).toEqual({ fromMs: 0, toMs: 0 })
   })
 })
 

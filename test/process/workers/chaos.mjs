@@ -97,11 +97,11 @@ async function section(accounts, asked) {
     const guarded = await balances('guarded', accounts)
     const unguarded = await balances('unguarded', accounts)
     // Now and then longer than the ttl, so that the lease is renewed.
-    await pause(Math.random() < 0.03 ? between(TTL_MS, 2 * TTL_MS) : between(0, 60))
+    await pause(Math.random() < 0.03 ? between(TTL_MS, 2 * TTL_MS) : between(0, 40))
     const isHeld = (await look(lease)) || asked
     if (asked) await standStill(token)
-    // On its way to the store.
-    else await pause(between(0, 20))
+    // Whatever lies between the last look and the moment when the store has it.
+    else await pause(between(0, 40))
     if (isHeld) await write((text, values) => pool.query(text, values), 'unguarded', unguarded, token)
     // Without a look: the guard alone is to be relied on.
     await guard.transaction(lease, (tx) => write((text, values) => tx.query(text, values), 'guarded', guarded, token))
