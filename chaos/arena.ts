@@ -10,6 +10,11 @@ export interface Arena extends AsyncDisposable {
   readonly ttlMs: number
   /** So long after a majority is well again, old leases may still be in the way. */
   readonly settleMs: number
+  /**
+   * Nobody may have to wait longer for an account, in settled times. Generous: machines are noisy, a stopped holder keeps
+   * its account for a ttl, and chance decides among the waiters. What is stuck for good is beyond every bound.
+   */
+  readonly mostGapMs: number
   /** So long after the last client has ended, nothing of any lease may be left. */
   readonly clearMs: number
   /** What the connector of a client reads; clients are on one of two sides, so that a server can be cut off from half of them. */

@@ -1,7 +1,7 @@
 import { Pool } from 'pg'
 import { startPostgres } from '../test/support/servers/postgres.ts'
 import { postgresGuard } from '../src/guards/index.ts'
-import { overlap, type Span } from './spans.ts'
+import type { Span } from './spans.ts'
 
 /**
  * Where the truth of a run stands, in a server that is never touched: balances with and without the guard, an entry for
@@ -112,7 +112,11 @@ async function allGrants(pool: Pool): Promise<Granted[]> {
 
 function byAccount(grants: readonly Granted[]): Granted[][] {
   const accounts = new Map<string, Granted[]>()
-  for (const grant of grants) accounts.set(grant.account, [...(accounts.get(grant.account) ?? []), grant])
+  for (const grant of grants) {
+    const own = accounts.get(grant.account)
+    if (own === undefined) accounts.set(grant.account, [grant])
+    else own.push(grant)
+  }
   return [...accounts.values()]
 }
 
@@ -136,10 +140,12 @@ export function shared(grants: readonly Granted[]): Span[] {
   const holds = grants.flatMap(({ grantedMs, heldMs }) =>
     heldMs === null ? [] : [{ fromMs: grantedMs, toMs: heldMs }],
   )
-  return holds.flatMap((hold, index) =>
-    holds
-      .slice(index + 1)
-      .filter((later) => overlap(hold, later))
-      .map((later) => ({ fromMs: later.fromMs, toMs: Math.min(hold.toMs, later.toMs) })),
-  )
+  const found: Span[] = []
+  for (const [index, hold] of holds.entries()) {
+    for (let next = index + 1; next < holds.length && holds[next]!.fromMs < hold.toMs; next++) {
+      const later = holds[next]!
+      found.push({ fromMs: later.fromMs, toMs: Math.min(hold.toMs, later.toMs) })
+    }
+  }
+  return found
 }

@@ -56,7 +56,8 @@ export class Nemesis {
   }
 
   /** Rejects if it could not break or mend something: then the run says nothing. */
-  async rage(untilMs: number, signal: AbortSignal): Promise<void> {
+  async rage(forMs: number, signal: AbortSignal): Promise<void> {
+    const untilMs = nowMs() + forMs
     try {
       while (nowMs() < untilMs && !signal.aborted) {
         await this.#strike()

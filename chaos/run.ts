@@ -49,7 +49,7 @@ export async function run({ engine, seconds, seed, tell, signal }: RunOptions): 
   const nemesis = new Nemesis(arena, crowd, new Seeded(seed), say)
   say('a client is stopped between its look and its write')
   await crowd.sleepwalk(ACCOUNTS[0]!, (token) => ledger.hasNewer(ACCOUNTS[0]!, token))
-  await nemesis.rage(startMs + seconds * 1000, interrupted)
+  await nemesis.rage(seconds * 1000, interrupted)
   interrupted.throwIfAborted()
   say('all is mended')
   const endMs = nowMs()
@@ -71,7 +71,8 @@ export async function run({ engine, seconds, seed, tell, signal }: RunOptions): 
     leftovers: left,
     longestGap: gap(audit, arena, nemesis, { fromMs: startMs, toMs: endMs }),
   }
-  const evidence = { audit, unexplained: unexplained(audit, arena, nemesis), hanging, deaths: crowd.deaths }
+  const { mostGapMs } = arena
+  const evidence = { audit, mostGapMs, unexplained: unexplained(audit, arena, nemesis), hanging, deaths: crowd.deaths }
   return { ...report, failures: failures(report, evidence) }
 }
 

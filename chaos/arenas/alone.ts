@@ -19,6 +19,7 @@ export async function postgresArena(): Promise<Arena> {
     ttlMs: TTL_MS,
     // A lease that was granted while the clock was ahead lasts longer by that.
     settleMs: TTL_MS + JUMP_MS + 1000,
+    mostGapMs: 15_000,
     clearMs: TTL_MS + JUMP_MS + 1000,
     env: (client) => ({ RINGFENCE_URL: `postgres://postgres@127.0.0.1:${portsOf(targets, client)[0]}/postgres` }),
     leftovers: async () => {
@@ -41,6 +42,7 @@ export async function fileArena(): Promise<Arena> {
     majority: 0,
     ttlMs: TTL_MS,
     settleMs: TTL_MS,
+    mostGapMs: 15_000,
     clearMs: TTL_MS,
     env: () => ({ RINGFENCE_FILE: path }),
     // By the engine's own look: the row of a dead holder stays in the file and counts for nothing.

@@ -5,6 +5,8 @@ import { startZookeeperEnsemble } from '../../test/support/servers/zookeeper.ts'
 import { portsOf, startTarget, stopTargets, type Arena, type Target } from '../arena.ts'
 
 const TTL_MS = 2000
+/** Dead sessions get their whole time again with every new leader, and the nemesis likes leaders. */
+const MOST_GAP_MS = 30_000
 
 export async function etcdArena(): Promise<Arena> {
   const cluster = await startEtcdCluster(3)
@@ -69,10 +71,17 @@ export async function zookeeperArena(): Promise<Arena> {
   }
 }
 
-type Common = Pick<Arena, 'targets' | 'majority' | 'ttlMs' | 'leader' | typeof Symbol.asyncDispose>
+type Common = Pick<Arena, 'targets' | 'majority' | 'ttlMs' | 'mostGapMs' | 'leader' | typeof Symbol.asyncDispose>
 
 function clusterOf(targets: readonly Target[], leader: () => Promise<ServerHandle>): Required<Common> {
-  return { targets, majority: 2, ttlMs: TTL_MS, leader, [Symbol.asyncDispose]: () => stopTargets(targets) }
+  return {
+    targets,
+    majority: 2,
+    ttlMs: TTL_MS,
+    mostGapMs: MOST_GAP_MS,
+    leader,
+    [Symbol.asyncDispose]: () => stopTargets(targets),
+  }
 }
 
 function targetsOf(name: string, nodes: readonly ServerHandle[]): Promise<Target[]> {

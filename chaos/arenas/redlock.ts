@@ -33,6 +33,7 @@ export async function redlockArena(): Promise<Arena> {
     majority: 3,
     ttlMs: TTL_MS,
     settleMs: TTL_MS + 1000,
+    mostGapMs: 15_000,
     // A key that was set while its node's clock was ahead lasts longer by that.
     clearMs: TTL_MS + JUMP_MS + 1000,
     env: (client) => ({

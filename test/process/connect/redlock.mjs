@@ -1,30 +1,28 @@
-import { Redis } from 'ioredis'
-import { createClient } from 'redis'
 import { redlock } from '../../../dist/engines/redis/index.js'
 
 const quiet = () => undefined
 
+// Each loads its own driver only: ten processes that start at once would otherwise load both.
 const drivers = {
-  ioredis: (port) => {
-    const client = new Redis({ host: '127.0.0.1', port }).on('error', quiet)
-    return { client, end: () => client.disconnect() }
+  ioredis: async (ports) => {
+    const { Redis } = await import('ioredis')
+    const clients = ports.map((port) => new Redis({ host: '127.0.0.1', port }).on('error', quiet))
+    return { clients, end: () => clients.forEach((client) => client.disconnect()) }
   },
-  'node-redis': (port) => {
-    const client = createClient({ socket: { host: '127.0.0.1', port } }).on('error', quiet)
-    // Goes on trying by itself; a node that is down must not keep the others waiting.
-    client.connect().catch(quiet)
-    return { client, end: () => client.destroy() }
+  'node-redis': async (ports) => {
+    const { createClient } = await import('redis')
+    const clients = ports.map((port) => createClient({ socket: { host: '127.0.0.1', port } }).on('error', quiet))
+    // They go on trying by themselves; a node that is down must not keep the others waiting.
+    for (const client of clients) client.connect().catch(quiet)
+    return { clients, end: () => clients.forEach((client) => client.destroy()) }
   },
 }
 
 /** The engine of this process on the nodes of RINGFENCE_PORTS, by the driver of RINGFENCE_DRIVER. */
 export async function connect() {
   const { RINGFENCE_PORTS, RINGFENCE_DRIVER = 'ioredis', RINGFENCE_REDLOCK_OPTIONS = '{}' } = process.env
-  const opened = RINGFENCE_PORTS.split(',').map((port) => drivers[RINGFENCE_DRIVER](Number(port)))
-  const engine = redlock(
-    opened.map(({ client }) => client),
-    JSON.parse(RINGFENCE_REDLOCK_OPTIONS),
-  )
+  const { clients, end } = await drivers[RINGFENCE_DRIVER](RINGFENCE_PORTS.split(',').map(Number))
+  const engine = redlock(clients, JSON.parse(RINGFENCE_REDLOCK_OPTIONS))
   const close = engine.close.bind(engine)
-  return Object.assign(engine, { close: () => close().finally(() => opened.forEach(({ end }) => end())) })
+  return Object.assign(engine, { close: () => close().finally(end) })
 }
