@@ -8,7 +8,7 @@ const SEED = process.env['CHAOS_SEED'] ?? String(Math.floor(Math.random() * 1e9)
 
 test(
   'ten clients on five Redis servers that fail all the time: no guarded update is lost, tokens grow, nothing is left',
-  { timeout: 150_000 },
+  { timeout: 240_000 },
   async () => {
     const lines: string[] = []
     const report = await run({ engine: 'redlock', seconds: SECONDS, seed: SEED, tell: (line) => lines.push(line) })
