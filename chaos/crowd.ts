@@ -8,7 +8,7 @@ const LANES = 2
 const START_MS = 60_000
 
 type Message =
-  | { readonly type: 'ready' | 'granted' | 'left' | 'done' }
+  | { readonly type: 'ready' | 'granted' | 'left' | 'stood' | 'done' }
   | { readonly type: 'between'; readonly token: string }
   | { readonly type: 'counted'; readonly what: string }
 
@@ -90,12 +90,14 @@ export class Crowd implements AsyncDisposable {
     const client = this.clients[0]!
     client.isTaken = true
     client.worker.send({ type: 'stand-still', account })
-    await until(() => client.between !== undefined, { what: 'a client stands still', withinMs: 30_000 })
+    await until(() => client.between !== undefined, { what: 'a client stands still', withinMs: START_MS })
     await client.worker.pause()
     const what = 'another client has written'
-    await until(() => isOvertaken(client.between!), { what, withinMs: 30_000, everyMs: 20 })
+    await until(() => isOvertaken(client.between!), { what, withinMs: START_MS, everyMs: 20 })
     client.worker.send({ type: 'go' })
     await client.worker.resume()
+    // Before the nemesis can have it: what it was stopped for must have been tried.
+    await until(() => client.between === undefined, { what: 'it has gone on', withinMs: START_MS })
     client.isTaken = false
   }
 
@@ -119,6 +121,7 @@ export class Crowd implements AsyncDisposable {
     if (message.type === 'granted') client.holds++
     if (message.type === 'left') client.holds--
     if (message.type === 'between') client.between = BigInt(message.token)
+    if (message.type === 'stood') client.between = undefined
     if (message.type === 'done') client.isDone = true
     if (message.type === 'counted') this.counts[message.what] = (this.counts[message.what] ?? 0) + 1
   }

@@ -88,10 +88,11 @@ async function write(query, ledger, read, token) {
   }
 }
 
-/** `asked`: to stand still between the look and the write, until a word comes. */
+/** `asked`: to stand still between the look and the write, until a word comes. Says whether it came to that. */
 async function section(accounts, asked) {
   const lease = await acquire(accounts)
   const { token } = lease
+  let stood = false
   try {
     await guard.enter(lease)
     const guarded = await balances('guarded', accounts)
@@ -99,6 +100,7 @@ async function section(accounts, asked) {
     // Now and then longer than the ttl, so that the lease is renewed.
     await pause(Math.random() < 0.03 ? between(TTL_MS, 2 * TTL_MS) : between(0, 40))
     const isHeld = (await look(lease)) || asked
+    stood = asked
     if (asked) await standStill(token)
     // Whatever lies between the last look and the moment when the store has it.
     else await pause(between(0, 40))
@@ -110,6 +112,7 @@ async function section(accounts, asked) {
   }
   process.send({ type: 'left' })
   await lease.release().catch(settle)
+  return stood
 }
 
 let word
@@ -130,14 +133,18 @@ function settle(error) {
 let order
 
 async function lane() {
+  let asked
   while (!ending.signal.aborted) {
-    const asked = order
-    order = undefined
+    asked ??= order
+    if (asked === order) order = undefined
     const first = asked ?? pick(ACCOUNTS)
     // Some take two accounts with one lease.
     const accounts = asked || Math.random() < 0.8 ? [first] : [...new Set([first, pick(ACCOUNTS)])]
     try {
-      await section(accounts, asked !== undefined)
+      if (await section(accounts, asked !== undefined)) {
+        asked = undefined
+        process.send({ type: 'stood' })
+      }
     } catch (error) {
       if (error === ending.signal.reason) return
       settle(error)
