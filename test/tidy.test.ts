@@ -46,7 +46,7 @@ function except(sources: readonly Source[], ...paths: string[]): Source[] {
 }
 
 const src = files('src')
-const everything = files('src', 'test', 'sim', 'bench', 'examples', 'scripts')
+const everything = files('src', 'test', 'sim', 'chaos', 'bench', 'examples', 'scripts')
 
 test('there is something to look at', () => {
   expect(src.length).toBeGreaterThan(20)
@@ -222,6 +222,7 @@ describe('files', () => {
   test.each([
     ['src', 400],
     ['sim', 400],
+    ['chaos', 400],
     ['bench', 400],
     ['scripts', 400],
     ['test', 600],

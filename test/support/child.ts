@@ -13,6 +13,8 @@ export interface WorkerOptions {
   node?: string
   /** A command that runs the worker: `unshare` and the like. */
   under?: readonly string[]
+  /** Is told every message at once; `next` then sees none. */
+  onMessage?: (message: unknown) => void
 }
 
 export interface NextOptions {
@@ -45,7 +47,7 @@ export class Worker<Message> implements AsyncDisposable {
   #stderr = ''
   #stdout = ''
 
-  constructor(file: string, { args = [], env = {}, node = process.execPath, under = [] }: WorkerOptions) {
+  constructor(file: string, { args = [], env = {}, node = process.execPath, under = [], onMessage }: WorkerOptions) {
     this.#file = file
     const [program, ...rest] = [...under, node, file, ...args]
     const child = spawn(...tethered(program!, rest), {
@@ -54,7 +56,7 @@ export class Worker<Message> implements AsyncDisposable {
     })
     this.#child = child
     running.add(child)
-    child.on('message', (message) => this.#inbox.push(message as Message))
+    child.on('message', onMessage ?? ((message) => this.#inbox.push(message as Message)))
     child.stdout?.setEncoding('utf8').on('data', (text) => (this.#stdout += String(text)))
     child.stderr?.setEncoding('utf8').on('data', (text) => {
       this.#stderr = (this.#stderr + String(text)).slice(-stderrTailChars)

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { LeaseLostError } from '../../../src/errors.ts'
+import type { Locks } from '../../../src/locks.ts'
 import { hasEngine } from '../../support/engines.ts'
 import { until } from '../../support/until.ts'
 import { lockKeys, startQuorum, type Quorum } from './faults-quorum.ts'
@@ -8,6 +9,8 @@ import { lockKeys, startQuorum, type Quorum } from './faults-quorum.ts'
 const JUMP_MS = 40_000
 const HOUR_MS = 3_600_000
 const ROUNDS = 40
+/** Nobody listens there. */
+const CLOSED_PORT = 1
 const seed = Number(process.env['SEED'] ?? Math.floor(Math.random() * 2 ** 31))
 
 // The clock of a single server is shifted by a small library, which needs a C compiler.
@@ -47,6 +50,36 @@ describe.skipIf(!hasEngine('clock-shift'))('the clocks of nodes jump', () => {
     for (const node of quorum.nodes) node.shiftClock(-JUMP_MS)
     await using lease = await quorum.locks().acquire('order', { wait: 0 })
     expect(lease.held).toBe(true)
+  })
+
+  test('on one node, and another forgets its counters: order holds up to a second apart, and not beyond the sitting out', async () => {
+    await using quorum = await startQuorum({ clockShift: true })
+    const ports = quorum.nodes.map(({ port }) => port)
+    // The shortest there is: 5 s, of which 4 s are for the clients' clocks.
+    const engineOptions = { maxTtl: '1s' } as const
+    const reaching = (indexes: readonly number[]): Locks => {
+      const own = ports.map((port, index) => (indexes.includes(index) ? port : CLOSED_PORT))
+      return quorum.locks({ ttl: '1s' }, engineOptions, own)
+    }
+    await (await reaching([0, 1, 2, 3, 4]).acquire('other')).release()
+    const before = reaching([0, 1, 2])
+    const first: Record<string, bigint> = {}
+    for (const [resource, aheadMs] of [['near', 900] as const, ['far', JUMP_MS] as const]) {
+      quorum.nodes[0]!.shiftClock(aheadMs)
+      const lease = await before.acquire(resource)
+      first[resource] = lease.token
+      await lease.release()
+    }
+    // The only one that both have in common.
+    await quorum.nodes[2]!.kill()
+    await quorum.nodes[2]!.restart()
+    const after = reaching([2, 3, 4])
+    const admitted = { what: 'the node votes again', withinMs: 30_000, everyMs: 100 }
+    const near = await until(() => after.tryAcquire('near'), admitted)
+    const far = await after.acquire('far')
+    expect(near.token).toBeGreaterThan(first['near']!)
+    // What docs/guarantees.md says is not promised.
+    expect(far.token).toBeLessThan(first['far']!)
   })
 
   test(`again and again, one of them to and fro: tokens stay unique and in order (SEED=${seed})`, async () => {

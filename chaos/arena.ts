@@ -1,0 +1,60 @@
+import { startProxy, type Proxy } from '../test/support/faults/proxy.ts'
+import type { ServerHandle } from '../test/support/handle.ts'
+
+/** The servers of one engine, as clients and the nemesis see them. */
+export interface Arena extends AsyncDisposable {
+  readonly connector: string
+  readonly targets: readonly Target[]
+  /** How many of the targets must be well for progress. */
+  readonly majority: number
+  readonly ttlMs: number
+  /** So long after a majority is well again, old leases may still be in the way. */
+  readonly settleMs: number
+  /**
+   * Nobody may have to wait longer for an account, in settled times. Generous: machines are noisy, a stopped holder keeps
+   * its account for a ttl, and chance decides among the waiters. What is stuck for good is beyond every bound.
+   */
+  readonly mostGapMs: number
+  /** So long after the last client has ended, nothing of any lease may be left. */
+  readonly clearMs: number
+  /** What the connector of a client reads; clients are on one of two sides, so that a server can be cut off from half of them. */
+  env(client: number): Record<string, string>
+  /** Who leads the servers now, where one of them does. */
+  leader?(): Promise<ServerHandle>
+  /** What is left of leases on the servers. */
+  leftovers(): Promise<string[]>
+}
+
+/** A server, and what can be done to it. */
+export interface Target {
+  readonly name: string
+  readonly server: ServerHandle
+  /** The way to it, of each side. */
+  readonly ways: readonly [Proxy, Proxy]
+  /** After a crash: it has what it had, or nothing. */
+  readonly memory: 'kept' | 'lost'
+  /** So long after its start it does not vote. */
+  readonly sitOutMs: number
+  readonly clock?: { readonly shift: (offsetMs: number) => void; readonly jumpMs: number }
+}
+
+export async function startTarget(
+  name: string,
+  server: ServerHandle,
+  rest: Partial<Pick<Target, 'memory' | 'sitOutMs' | 'clock'>> = {},
+): Promise<Target> {
+  const ways = [await startProxy(server.port), await startProxy(server.port)] as const
+  return { name, server, ways, memory: 'kept', sitOutMs: 0, ...rest }
+}
+
+/** The ports by which a client reaches the targets. */
+export function portsOf(targets: readonly Target[], client: number): number[] {
+  return targets.map(({ ways }) => ways[client % 2 === 0 ? 0 : 1].port)
+}
+
+export async function stopTargets(targets: readonly Target[]): Promise<void> {
+  for (const { ways, server } of targets) {
+    for (const way of ways) await way.close()
+    await server.stop()
+  }
+}

@@ -1,0 +1,292 @@
+import { setTimeout as pause } from 'node:timers/promises'
+import type { Seeded } from '../sim/random.ts'
+import type { Arena, Target } from './arena.ts'
+import type { Client, Crowd } from './crowd.ts'
+import { nowMs } from './now.ts'
+import type { Span } from './spans.ts'
+
+export type FaultKind =
+  | 'server frozen'
+  | 'server killed'
+  | 'server emptied'
+  | 'server cut off'
+  | 'server cut off from half of the clients'
+  | 'answers lost'
+  | 'clock ahead'
+  | 'clock back'
+  | 'majority frozen'
+  | 'client stopped'
+  | 'client killed'
+
+/** One that has begun. */
+interface Fault {
+  /** For the reader. */
+  readonly what: string
+  readonly forMs: number
+  readonly end: () => Promise<void>
+}
+
+/** Of each kind; clients are lost more often than servers. */
+const CLIENT_CARDS = 3
+/** So many clients may be in its hands at once; the others go on. */
+const MOST_CLIENTS = 3
+
+/** Breaks servers, ways and clients, one every second or two, and puts them right again. */
+export class Nemesis {
+  readonly faults = new Map<FaultKind, number>()
+  /** By target: when it was not well. One that is not well yet has no end. */
+  readonly outages = new Map<Target, { fromMs: number; toMs: number }[]>()
+  /** When a clock was wrong. */
+  readonly clockTrouble: Span[] = []
+  readonly #arena: Arena
+  readonly #crowd: Crowd
+  readonly #random: Seeded
+  readonly #tell: (line: string) => void
+  readonly #underWay = new Set<Promise<void>>()
+  readonly #healing = new AbortController()
+  #failure: { readonly error: unknown } | undefined
+  #deck: FaultKind[] = []
+
+  constructor(arena: Arena, crowd: Crowd, random: Seeded, tell: (line: string) => void) {
+    this.#arena = arena
+    this.#crowd = crowd
+    this.#random = random
+    this.#tell = tell
+    for (const target of arena.targets) this.outages.set(target, [])
+  }
+
+  /** Rejects if it could not break or mend something: then the run says nothing. */
+  async rage(forMs: number, signal: AbortSignal): Promise<void> {
+    const untilMs = nowMs() + forMs
+    try {
+      while (nowMs() < untilMs && !signal.aborted) {
+        await this.#strike()
+        await wait(Math.min(this.#random.between(600, 1800), Math.max(0, untilMs - nowMs())), signal)
+      }
+    } finally {
+      this.#healing.abort()
+      await Promise.all(this.#underWay)
+    }
+    if (this.#failure !== undefined) throw this.#failure.error
+  }
+
+  /** The next card of the deck that can be played; a new deck when it is used up, so that no kind is left out for long. */
+  async #strike(): Promise<void> {
+    if (this.#deck.length === 0) this.#deck = this.#random.shuffle(this.#cards())
+    for (const [place, kind] of this.#deck.entries()) {
+      const fault = await this.#begin(kind)
+      if (fault === undefined) continue
+      this.#deck.splice(place, 1)
+      this.faults.set(kind, (this.faults.get(kind) ?? 0) + 1)
+      this.#tell(fault.what)
+      const over = this.#endLater(fault)
+      this.#underWay.add(over)
+      void over.then(() => this.#underWay.delete(over))
+      return
+    }
+  }
+
+  #cards(): FaultKind[] {
+    const { targets } = this.#arena
+    const cards: FaultKind[] = []
+    for (let i = 0; i < CLIENT_CARDS; i++) cards.push('client stopped', 'client killed')
+    if (targets.length > 0) {
+      cards.push('server frozen', 'server cut off', 'server cut off from half of the clients', 'answers lost')
+    }
+    if (targets.length > 1) cards.push('majority frozen')
+    if (targets.some(({ memory }) => memory === 'kept')) cards.push('server killed')
+    if (targets.some(({ memory }) => memory === 'lost')) cards.push('server emptied')
+    if (targets.some(({ clock }) => clock !== undefined)) cards.push('clock ahead', 'clock back')
+    return cards
+  }
+
+  async #endLater({ forMs, end }: Fault): Promise<void> {
+    try {
+      await wait(forMs, this.#healing.signal)
+      await end()
+    } catch (error) {
+      this.#failure ??= { error }
+    }
+  }
+
+  /** Undefined if there is nobody now to do it to. */
+  #begin(kind: FaultKind): Promise<Fault | undefined> {
+    switch (kind) {
+      case 'server frozen':
+        return this.#onServer((target) => this.#freeze([target], this.#random.between(500, 3000)))
+      case 'server killed':
+        return this.#onServer((target) => this.#kill(target), 'kept')
+      case 'server emptied':
+        return this.#onServer((target) => this.#kill(target), 'lost')
+      case 'server cut off':
+        return this.#onServer((target) => this.#cut(target, 'both'))
+      case 'server cut off from half of the clients':
+        return this.#onServer((target) => this.#cut(target, 'half'))
+      case 'answers lost':
+        return this.#onServer((target) => this.#cut(target, 'answers'))
+      case 'clock ahead':
+        return this.#onServer((target) => this.#jump(target, 1))
+      case 'clock back':
+        return this.#onServer((target) => this.#jump(target, -1))
+      case 'majority frozen':
+        return this.#freezeMajority()
+      case 'client stopped':
+        return this.#onClient((client) => this.#stop(client))
+      case 'client killed':
+        return this.#onClient((client) => this.#killClient(client))
+    }
+  }
+
+  /** At most a minority of the servers is away at any time (where there is one server: that one). */
+  async #onServer(begin: (target: Target) => Promise<Fault>, memory?: Target['memory']): Promise<Fault | undefined> {
+    const well = this.#well()
+    const { targets, majority } = this.#arena
+    const away = targets.length - well.length
+    if (away >= Math.max(1, targets.length - majority)) return undefined
+    const fit = well.filter((target) => memory === undefined || target.memory === memory)
+    return fit.length === 0 ? undefined : begin(await this.#oneOf(fit))
+  }
+
+  /** Every second time the leader, where there is one. */
+  async #oneOf(fit: readonly Target[]): Promise<Target> {
+    const choice = this.#random.pick(fit)
+    if (this.#arena.leader === undefined || this.#random.chance(0.5)) return choice
+    // Nobody leads during an election.
+    const leader = await this.#arena.leader().catch(() => undefined)
+    return fit.find(({ server }) => server === leader) ?? choice
+  }
+
+  async #freezeMajority(): Promise<Fault | undefined> {
+    const { targets, majority } = this.#arena
+    const well = this.#well()
+    const count = well.length - majority + 1
+    if (well.length < targets.length || count < 1) return undefined
+    return this.#freeze(this.#random.shuffle(well).slice(0, count), this.#random.between(500, 2500))
+  }
+
+  async #freeze(targets: readonly Target[], forMs: number): Promise<Fault> {
+    const ends = targets.map((target) => this.#goesDown(target))
+    for (const { server } of targets) await server.freeze()
+    return {
+      what: `${targets.map(({ name }) => name).join(', ')} frozen for ${seconds(forMs)}`,
+      forMs,
+      end: async () => {
+        for (const { server } of targets) await server.thaw()
+        for (const end of ends) end()
+      },
+    }
+  }
+
+  async #kill(target: Target): Promise<Fault> {
+    const end = this.#goesDown(target)
+    const forMs = this.#random.between(200, 1500)
+    await target.server.kill()
+    return {
+      what: `${target.name} killed, comes back ${target.memory === 'kept' ? 'with its data' : 'empty'} after ${seconds(forMs)}`,
+      forMs,
+      end: async () => {
+        await target.server.restart()
+        end(target.sitOutMs)
+      },
+    }
+  }
+
+  async #cut(target: Target, how: 'both' | 'half' | 'answers'): Promise<Fault> {
+    const end = this.#goesDown(target)
+    const forMs = this.#random.between(500, 3000)
+    const ways = how === 'half' ? [this.#random.pick(target.ways)] : target.ways
+    for (const way of ways) {
+      way.dropReplies(true)
+      way.dropRequests(how !== 'answers')
+    }
+    const what = {
+      both: 'cut off',
+      half: 'cut off from half of the clients',
+      answers: 'gets requests, answers are lost',
+    }
+    return {
+      what: `${target.name} ${what[how]} for ${seconds(forMs)}`,
+      forMs,
+      end: async () => {
+        for (const way of ways) {
+          // What was in between is missing in the stream, so the connections can't be used again.
+          way.reset()
+          way.dropReplies(false)
+          way.dropRequests(false)
+        }
+        end()
+      },
+    }
+  }
+
+  async #jump(target: Target, direction: 1 | -1): Promise<Fault> {
+    const end = this.#goesDown(target)
+    const { shift, jumpMs } = target.clock!
+    const forMs = this.#random.between(500, 4000)
+    const fromMs = nowMs()
+    shift(direction * jumpMs)
+    return {
+      what: `${target.name}: its clock jumps ${seconds(jumpMs)} ${direction > 0 ? 'ahead' : 'back'} for ${seconds(forMs)}`,
+      forMs,
+      end: async () => {
+        shift(0)
+        this.clockTrouble.push({ fromMs, toMs: nowMs() })
+        end()
+      },
+    }
+  }
+
+  async #onClient(begin: (client: Client) => Promise<Fault>): Promise<Fault | undefined> {
+    const { clients } = this.#crowd
+    const free = clients.filter(({ isReady, isTaken }) => isReady && !isTaken)
+    if (clients.length - free.length >= MOST_CLIENTS || free.length === 0) return undefined
+    const holders = free.filter(({ holds }) => holds > 0)
+    return begin(this.#random.pick(holders.length > 0 && this.#random.chance(0.8) ? holders : free))
+  }
+
+  async #stop(client: Client): Promise<Fault> {
+    client.isTaken = true
+    await client.worker.pause()
+    const forMs = this.#random.between(0.3, 2.5) * this.#arena.ttlMs
+    return {
+      what: `${client.name} stopped for ${seconds(forMs)}`,
+      forMs,
+      end: async () => {
+        await client.worker.resume()
+        client.isTaken = false
+      },
+    }
+  }
+
+  async #killClient(client: Client): Promise<Fault> {
+    await this.#crowd.kill(client)
+    const forMs = this.#random.between(200, 1000)
+    return {
+      what: `${client.name} killed, another one comes after ${seconds(forMs)}`,
+      forMs,
+      end: async () => void this.#crowd.add(),
+    }
+  }
+
+  #well(): Target[] {
+    return this.#arena.targets.filter((target) => (this.outages.get(target)!.at(-1)?.toMs ?? 0) <= nowMs())
+  }
+
+  /** Returns what ends the outage, at once or so much later. */
+  #goesDown(target: Target): (afterMs?: number) => void {
+    const outage = { fromMs: nowMs(), toMs: Infinity }
+    this.outages.get(target)!.push(outage)
+    return (afterMs = 0) => {
+      outage.toMs = nowMs() + afterMs
+    }
+  }
+}
+
+async function wait(ms: number, signal: AbortSignal): Promise<void> {
+  // Aborted: it is not waited for any longer, and that is all.
+  await pause(ms, undefined, { signal }).catch(() => undefined)
+}
+
+function seconds(ms: number): string {
+  return `${(ms / 1000).toFixed(1)} s`
+}
