@@ -82,7 +82,6 @@ async function measure() {
     const delays = await markers(server.port, seen)
     const seconds = (performance.now() - startMs) / 1000
     const [after, redisAfter] = [await report('report'), await redisCpuMs(server.control)]
-    const mb = (bytes) => `${(bytes / 1024 / 1024).toFixed(1)} MB`
     const part = (ms) => `${((ms / seconds / 1000) * 100).toFixed(0)} %`
     const quantile = (of) => `${delays[Math.ceil(delays.length * of) - 1].toFixed(0)} ms`
     console.log(`${PAGES} pages, ${LEASES} leases renewed every 10 s, ${seconds.toFixed(0)} s, Node ${process.version}`)
@@ -160,6 +159,10 @@ async function markers(port, seen) {
   await locks.close()
   client.disconnect()
   return delays.sort((a, b) => a - b)
+}
+
+function mb(bytes) {
+  return `${(bytes / 1024 / 1024).toFixed(1)} MB`
 }
 
 async function redisCpuMs(control) {
