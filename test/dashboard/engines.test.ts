@@ -22,19 +22,19 @@ interface Served extends AsyncDisposable {
   engine(): Engine
 }
 
-const kinds: Record<string, { nodes: number; start(): Promise<Served> }> = {
+const kinds: Record<string, { nodes: number; start: () => Promise<Served> }> = {
   redis: { nodes: 1, start: () => onRedis(1) },
   redlock: { nodes: 3, start: () => onRedis(3) },
   file: {
     nodes: 0,
-    async start() {
+    start: async () => {
       const folder = createFolder('dashboard')
       return { engine: () => file(`${folder}/locks.db`), [Symbol.asyncDispose]: async () => removeFolder(folder) }
     },
   },
   postgres: {
     nodes: 1,
-    async start() {
+    start: async () => {
       const server = await startPostgres()
       const pool = new Pool({ connectionString: server.url }).on('error', () => undefined)
       const stop = (): Promise<void> => pool.end().then(() => server.stop())
@@ -43,7 +43,7 @@ const kinds: Record<string, { nodes: number; start(): Promise<Served> }> = {
   },
   mariadb: {
     nodes: 1,
-    async start() {
+    start: async () => {
       const server = await startMariadb()
       const pool = createPool(server.url)
       const stop = (): Promise<void> => pool.end().then(() => server.stop())
