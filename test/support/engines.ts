@@ -33,6 +33,7 @@ const engineOf: Record<string, string> = {
   consul: 'consul',
   mongod: 'mongodb',
   node: 'node',
+  chromium: 'chromium',
 }
 
 let manifest: Record<string, Engine> | undefined
