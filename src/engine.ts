@@ -51,6 +51,11 @@ export interface Engine {
   inspect(resource?: string): AsyncIterable<LeaseInfo>
   /** The doctor: are these servers fit to hold locks of such a ttl? */
   check(ttlMs: number): Promise<readonly Finding[]>
+  /**
+   * How the servers answer right now, in a few round trips at most: for someone who watches them. Changes nothing, never
+   * rejects, and answers in bounded time; a server that does not answer has an `error`.
+   */
+  probe?(): Promise<readonly NodeState[]>
   /** Creates what the engine needs on its servers (tables, stamps) ahead of its first use; says what it did, a line each. */
   init?(): Promise<readonly string[]>
   /** Ends what the engine itself opened; the user's own clients stay open. */
@@ -147,6 +152,16 @@ export interface Finding {
   readonly meaning: string
   /** What to do about it; absent when nothing is to be done. */
   readonly remedy?: string
+}
+
+/** One server, as it answered a moment ago. */
+export interface NodeState {
+  readonly node: string
+  readonly roundTripMs: number | undefined
+  /** How far its clock is ahead of ours, to within half of the round trip; undefined where it has none to ask for. */
+  readonly clockOffsetMs: number | undefined
+  /** Why it did not answer. */
+  readonly error?: string
 }
 
 /** What an engine promises, for machines; docs/guarantees.md says the same in words. */

@@ -57,7 +57,8 @@ describe('time and chance', () => {
   test('only src/clock.ts reads a clock or sets a timer', () => {
     const clock =
       /\bDate\.now\b|\bperformance\s*\.\s*\w+|\bnew Date\(|\bDate\(\)|\bset(?:Timeout|Interval|Immediate)\b|\bprocess\.(?:hrtime|uptime)\b|\bAbortSignal\.timeout\b|node:(?:timers|perf_hooks)/
-    expect(places(except(src, 'src/clock.ts'), clock)).toEqual([])
+    // The dashboard's page runs in a browser, where nothing is handed in: it has a clock of its own.
+    expect(places(except(src, 'src/clock.ts', 'src/dashboard/page/clock.ts'), clock)).toEqual([])
     expect(places(src, clock).length).toBeGreaterThan(2)
   })
 
@@ -139,15 +140,33 @@ describe('imports', () => {
     expect(ofGuards.length).toBeGreaterThan(20)
   })
 
-  test('the core imports no engine, no guard and no command', () => {
+  test('the dashboard imports of the core what locks are made of, and no engine; its page only itself', () => {
+    const core = ['arguments', 'clock', 'duration', 'engine', 'errors', 'events', 'lease', 'locks', 'options', 'random']
+    const allowed = core.map((name) => `src/${name}.ts`)
+    const own = all.filter(({ path }) => path.startsWith('src/dashboard/'))
+    const server = own.filter(({ path }) => !path.startsWith('src/dashboard/page/'))
+    const outside = server.filter(
+      ({ target }) =>
+        target.startsWith('src/') &&
+        (!target.startsWith('src/dashboard/') || target.startsWith('src/dashboard/page/')) &&
+        !allowed.includes(target),
+    )
+    expect(outside.map(shown)).toEqual([])
+    const page = own.filter(({ path }) => path.startsWith('src/dashboard/page/'))
+    const strangers = page.filter(({ target }) => !/^src\/dashboard\/(page\/[^/]+|protocol)\.ts$/.test(target))
+    expect(strangers.map(shown)).toEqual([])
+    expect([server.length > 20, page.length > 0]).toEqual([true, true])
+  })
+
+  test('the core imports no engine, no guard, no command and no dashboard', () => {
     const core = all.filter(({ path }) => dirname(path) === 'src')
-    const wrong = core.filter(({ target }) => /^src\/(engines|guards|cli)\//.test(target))
+    const wrong = core.filter(({ target }) => /^src\/(engines|guards|cli|dashboard)\//.test(target))
     expect(wrong.map(shown)).toEqual([])
     expect(core.length).toBeGreaterThan(20)
   })
 
   test('the command imports what users of the package can import, and the small tools', () => {
-    const allowed = /^src\/(cli\/|index\.ts$|engines\/\w+(\/index)?\.ts$|(clock|duration|random)\.ts$)/
+    const allowed = /^src\/(cli\/|index\.ts$|(engines\/\w+|dashboard)(\/index)?\.ts$|(clock|duration|random)\.ts$)/
     const own = all.filter(({ path }) => path.startsWith('src/cli/'))
     const wrong = own.filter(({ target }) => target.startsWith('src/') && !allowed.test(target))
     expect(wrong.map(shown)).toEqual([])
@@ -164,8 +183,8 @@ describe('imports', () => {
     expect(wrong.map(shown)).toEqual([])
   })
 
-  test('the contract is types only', () => {
-    const contract = src.find(({ path }) => path === 'src/engine.ts')!
+  test.each(['src/engine.ts', 'src/dashboard/protocol.ts'])('the contract in %s is types only', (file) => {
+    const contract = src.find(({ path }) => path === file)!
     expect(contract.code).not.toMatch(/^(export )?(const|let|function|class|abstract)\b/m)
     expect(contract.code).not.toMatch(/^import (?!type\b)/m)
   })

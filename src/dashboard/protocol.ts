@@ -1,0 +1,138 @@
+/**
+ * What the server and the page say to each other: types only, for both. The page is at the mount path with a slash behind
+ * it, and every address is relative to that.
+ *
+ *     GET  ./                      the page, or the login page with status 401
+ *     GET  ./app.js ./app.css …    the files of the page's folder
+ *     GET  ./events                server-sent events: `Events`, by name; each with an id
+ *     GET  ./history?resource=NAME `History`; ask again when `leases` says something new of that resource
+ *     POST ./release               `ReleaseRequest` as application/json -> `ReleaseAnswer`
+ *     POST ./extend                `ExtendRequest` as application/json -> `ExtendAnswer`
+ *     POST ./login                 form field `token` -> 303 to ./ with a cookie, or 303 to ./#failed (`:target` shows why)
+ *     POST ./logout                303 to ./
+ *
+ * Whatever is refused is answered with a `Problem`. After a reconnect the server says hello and sends a snapshot again: the
+ * page forgets all that it knew at the `leases` with `reset`, so that nothing it missed matters.
+ */
+export interface Events {
+  readonly hello: Hello
+  readonly leases: LeaseChanges
+  readonly nodes: { readonly nodes: readonly NodeRow[] }
+  readonly findings: { readonly findings: readonly FindingRow[] }
+  /** The engine could not be looked through, and why; null: it works again. What was known stays on show. */
+  readonly trouble: { readonly message: string | null }
+}
+
+export interface Hello {
+  /** Another one after each start of the server. */
+  readonly server: string
+  readonly engine: { readonly name: string; readonly identity: string }
+  readonly may: 'read' | 'write'
+  /** There is a cookie to be given back by `./logout`. */
+  readonly loggedIn: boolean
+  readonly version: string
+  /** Which ttls an extension may have. */
+  readonly limits: { readonly minTtlMs: number; readonly maxTtlMs: number }
+}
+
+/**
+ * All times are relative to when the event was made, `agoMs` before it was sent: subtract it from what is left, add it to
+ * what has passed. The first event of a snapshot has `reset`, and all but its last one `more`.
+ */
+export interface LeaseChanges {
+  readonly agoMs: number
+  readonly reset: boolean
+  readonly more: boolean
+  /** New, or something changed that `ends` can't say. */
+  readonly set: readonly LeaseRow[]
+  /** Renewed: only the end of the lease has moved. If it is above the row's `ttlMs`, that is the new `ttlMs`. */
+  readonly ends: readonly (readonly [resource: string, endsInMs: number | null])[]
+  readonly gone: readonly string[]
+}
+
+export interface LeaseRow {
+  readonly resource: string
+  readonly owner: string
+  /** The readable part of the owner, without the random one; null if there is none. */
+  readonly label: string | null
+  /** A decimal number, often too large for a JavaScript number. */
+  readonly token: string
+  /** Null: without an end, set by other software. May be below 0 for a moment, until the next look. */
+  readonly endsInMs: number | null
+  /** The most that was ever left of this lease: the full length of the draining bar. */
+  readonly ttlMs: number | null
+  readonly heldMs: number
+  /** False: at least so long, since the server first saw it. */
+  readonly heldExact: boolean
+  /** How many wait for it; null where the engine does not know. */
+  readonly waiters: number | null
+}
+
+export interface NodeRow {
+  readonly node: string
+  readonly roundTripMs: number | null
+  /** How far its clock is ahead of the server's own. */
+  readonly clockOffsetMs: number | null
+  readonly error?: string
+}
+
+export interface FindingRow {
+  readonly id: string
+  readonly severity: 'ok' | 'note' | 'warning' | 'critical'
+  readonly node?: string
+  readonly found: string
+  readonly meaning: string
+  readonly remedy?: string
+}
+
+/**
+ * The newest first.
+ * - `seen`: was held already when the server began to look
+ * - `granted`: was free before, as far as the server could see
+ * - `handed over`: another owner had it at the look before
+ * - `released`: over before its time
+ * - `lost`: its time ran out without a release
+ * - `forced`, `extended`: by someone at this dashboard
+ */
+export type HistoryType = 'seen' | 'granted' | 'handed over' | 'released' | 'lost' | 'forced' | 'extended'
+
+export interface HistoryEntry {
+  readonly agoMs: number
+  readonly type: HistoryType
+  readonly owner: string
+  readonly label: string | null
+  readonly token: string
+}
+
+export interface History {
+  readonly resource: string
+  readonly entries: readonly HistoryEntry[]
+}
+
+export interface ReleaseRequest {
+  readonly resource: string
+  /** Of the lease that is meant: a newer one is left alone. */
+  readonly token: string
+}
+
+/** `ours`: it was that lease, and is over. False: it was over already, or is someone else's by now. */
+export interface ReleaseAnswer {
+  readonly ours: boolean
+}
+
+export interface ExtendRequest extends ReleaseRequest {
+  /** From now. Not less than is left of it: a holder relies on that. */
+  readonly ttlMs: number
+}
+
+export interface ExtendAnswer {
+  readonly held: boolean
+}
+
+/** As of RFC 9457, as application/problem+json. */
+export interface Problem {
+  readonly type: 'about:blank'
+  readonly title: string
+  readonly status: number
+  readonly detail: string
+}
