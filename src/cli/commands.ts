@@ -160,6 +160,49 @@ export const COMMANDS: readonly CommandSpec[] = [
     examples: [['ringfence doctor --engine redis://a,b,c', 'before you rely on them']],
   },
   {
+    name: 'dashboard',
+    synopsis: ['ringfence dashboard [options]'],
+    summary: 'a web page with all leases, live',
+    text: [
+      'Serves a page with every lease of the engine, its holder, time left and history, the servers and what the doctor says of them, until it is interrupted. Without a token it listens on this machine alone and lets everyone on it look; on any other address it refuses to start without one.',
+      'Whoever has the write token may also release and extend leases. Each such act, each refused one and each failed login is a line of JSON on stderr. Tokens have 16 or more characters; a browser is asked for one, other programs send it as Authorization: Bearer.',
+      'It speaks plain HTTP: beyond this machine put a proxy with TLS before it.',
+    ],
+    options: [
+      {
+        name: 'listen',
+        short: 'l',
+        value: 'ADDRESS',
+        text: 'PORT or HOST:PORT (default 127.0.0.1:7464); port 0: any free one',
+      },
+      {
+        name: 'token-file',
+        value: 'FILE',
+        text: 'ask everyone for the token in this file, or for the write token (RINGFENCE_DASHBOARD_TOKEN holds a token itself)',
+      },
+      {
+        name: 'write-token-file',
+        value: 'FILE',
+        text: 'who has this one may also release and extend leases (RINGFENCE_DASHBOARD_WRITE_TOKEN holds a token itself)',
+      },
+      {
+        name: 'origin',
+        value: 'URL',
+        text: 'how browsers reach it, where a proxy does not pass on the Host header: https://ops.example.org',
+      },
+      { name: 'path', value: 'PATH', text: 'the path that a proxy passes on, such as /locks (default /)' },
+      ...ENGINE,
+      ...OUTPUT,
+    ],
+    examples: [
+      ['ringfence dashboard', 'look at the locks of this machine at http://127.0.0.1:7464/'],
+      [
+        'ringfence dashboard --engine redis://a,b,c --listen 0.0.0.0:7464 --token-file readers --write-token-file admins',
+        'for a team, behind a proxy with TLS',
+      ],
+    ],
+  },
+  {
     name: 'init',
     synopsis: ['ringfence init [options]'],
     summary: 'create what the engine needs on its servers',
@@ -252,6 +295,8 @@ export const ENVIRONMENT: readonly (readonly [name: string, meaning: string])[] 
   ['RINGFENCE_URL', 'the engine, as --engine'],
   ['RINGFENCE_URL_FILE', 'a file with that URL, as --engine-file'],
   ['RINGFENCE_CONFIG', 'a config file, as --config'],
+  ['RINGFENCE_DASHBOARD_TOKEN', 'the token of dashboard, as in --token-file'],
+  ['RINGFENCE_DASHBOARD_WRITE_TOKEN', 'its write token, as in --write-token-file'],
   ['NO_COLOR', 'no colours, if set and not empty'],
 ]
 

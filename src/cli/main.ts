@@ -17,6 +17,7 @@ const VERBS: Readonly<Record<string, () => Promise<Verb>>> = {
   status: async () => (await import('./status.ts')).status,
   release: async () => (await import('./release.ts')).release,
   doctor: async () => (await import('./doctor.ts')).doctor,
+  dashboard: async () => (await import('./dashboard.ts')).dashboard,
   init: async () => (await import('./init.ts')).init,
   advise: async () => (await import('./advise.ts')).advise,
   bench: async () => (await import('./bench.ts')).bench,

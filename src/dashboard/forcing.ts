@@ -16,6 +16,9 @@ interface ForcingPlan {
   readonly audit: Audit
 }
 
+/** Of a release only the time that servers have to answer depends on it. */
+const PATIENCE_TTL_MS = 30_000
+
 type About = Omit<AuditEntry, 'atMs' | 'outcome' | 'why' | 'unsaid'>
 
 /** Ends and extends the leases of others, for those who may. */
@@ -36,7 +39,7 @@ export class Forcing {
     const { resource, token } = leaseMeant(body)
     const about = { action: 'release', resource, token, ...whoOf(visitor) } as const
     const ours = await this.#done(about, async (owner) => {
-      const lease = { resources: [resource], owner, token: BigInt(token), ttlMs: 1 }
+      const lease = { resources: [resource], owner, token: BigInt(token), ttlMs: PATIENCE_TTL_MS }
       const { ours } = await this.#engine.release(lease)
       if (ours) this.#plan.pages.board.forced(resource, owner, lease.token)
       return ours

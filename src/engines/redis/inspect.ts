@@ -1,7 +1,7 @@
 import type { Deadlines } from '../../deadlines.ts'
 import type { LeaseInfo } from '../../engine.ts'
 import { EngineError } from '../../errors.ts'
-import { ask } from './ask.ts'
+import { ask, inTime } from './ask.ts'
 import { FENCE_PATTERN, resourceOfFence } from './keys.ts'
 import type { Inspected, RedisNode } from './node.ts'
 import { quorumOf } from './votes.ts'
@@ -28,7 +28,7 @@ export async function* inspectQuorum(nodes: readonly RedisNode[], plan: InspectP
   for (const node of nodes) {
     if (looked > nodes.length - quorumOf(nodes.length)) return
     try {
-      for await (const page of fenceKeys(node)) {
+      for await (const page of fenceKeys(node, plan)) {
         const fresh = page
           .map((key) => resourceOfFence(plan.prefix, key))
           .filter((resource) => resource !== undefined)
@@ -45,12 +45,12 @@ export async function* inspectQuorum(nodes: readonly RedisNode[], plan: InspectP
   }
 }
 
-async function* fenceKeys(node: RedisNode): AsyncIterable<string[]> {
-  for (const master of await node.client.masters()) {
+async function* fenceKeys(node: RedisNode, { deadlines, timeoutMs }: InspectPlan): AsyncIterable<string[]> {
+  for (const master of await inTime(node.client.masters(), deadlines, timeoutMs)) {
     let cursor = '0'
     do {
       const command = ['SCAN', cursor, 'MATCH', FENCE_PATTERN, 'COUNT', String(SCAN_COUNT)]
-      const [next, keys] = (await master.run(command)) as [string, string[]]
+      const [next, keys] = (await inTime(master.run(command), deadlines, timeoutMs)) as [string, string[]]
       cursor = next
       if (keys.length > 0) yield keys
     } while (cursor !== '0')

@@ -10,6 +10,7 @@ import type {
   LeaseInfo,
   LeaseRef,
   LeaseRequest,
+  NodeState,
   Refusal,
   Release,
   Watch,
@@ -26,6 +27,7 @@ import { inspectQuorum } from './inspect.ts'
 import { assertOneSlot } from './keys.ts'
 import { LoneNode } from './lone.ts'
 import type { Granted, KeySet, RedisNode, Refused } from './node.ts'
+import { probeRedis } from './probe.ts'
 import { Trails, type Trail } from './trails.ts'
 import { quorumOf } from './votes.ts'
 import { Wakeups } from './wakeups.ts'
@@ -173,15 +175,12 @@ export class QuorumEngine implements Engine {
   }
 
   check(ttlMs: number): Promise<readonly Finding[]> {
-    return checkRedis({
-      clients: this.#nodes.map(({ client }) => client),
-      clock: this.#clock,
-      ttlMs,
-      driftMs: this.limits.driftMs(ttlMs),
-      restart: this.#options.restart,
-      prefix: this.#options.prefix,
-      replicas: this.#options.replicas,
-    })
+    const clients = this.#nodes.map(({ client }) => client)
+    return checkRedis({ ...this.#options, clients, ttlMs, driftMs: this.limits.driftMs(ttlMs) })
+  }
+
+  probe(): Promise<readonly NodeState[]> {
+    return probeRedis(this.#nodes, this.#clock)
   }
 
   init(): Promise<readonly string[]> {

@@ -10,6 +10,7 @@ import type {
   LeaseInfo,
   LeaseRef,
   LeaseRequest,
+  NodeState,
   Refusal,
   Release,
   Watch,
@@ -116,6 +117,23 @@ export class LeaseEngine implements Engine {
     }
     // Whose it is when the answer is lost, nobody knows: the old owner wanted to be rid of it, the next one goes on waiting.
     return this.#undoable(next, (again) => again(work), lease)
+  }
+
+  async probe(): Promise<readonly NodeState[]> {
+    const node = this.name
+    const sentWallMs = this.#clock.wallMs()
+    const sentMs = this.#clock.monotonicMs()
+    try {
+      const nothing: Look = { clockUs: 0n, rows: [] }
+      // Nobody's name, since a list of none is no SQL: the look tells the server's time in any case.
+      const { clockUs } = await this.#run(() => this.#table.look(['']), this.#timeoutMs(NO_TTL_MS), nothing)
+      const roundTripMs = this.#clock.monotonicMs() - sentMs
+      const clockOffsetMs = clockUs === 0n ? undefined : Number(clockUs) / 1000 - (sentWallMs + roundTripMs / 2)
+      return [{ node, roundTripMs, clockOffsetMs }]
+    } catch (error) {
+      const { message } = this.#failure(error, [])
+      return [{ node, roundTripMs: undefined, clockOffsetMs: undefined, error: message }]
+    }
   }
 
   async *inspect(resource?: string): AsyncIterable<LeaseInfo> {

@@ -227,7 +227,8 @@ export function checkRoundTrip({ tripsMs }: Measured, { ttlMs }: CheckPlan): Dia
   return { id, severity: 'ok', found, meaning: 'Short against the ttl.' }
 }
 
-function timeOf([seconds, micros]: readonly unknown[]): number | undefined {
+/** What TIME answers, in ms since 1970. */
+export function timeOf([seconds, micros]: readonly unknown[]): number | undefined {
   const ms = Number(seconds) * 1000 + Number(micros) / 1000
   return Number.isFinite(ms) ? ms : undefined
 }
