@@ -12,6 +12,8 @@ export interface VisitOptions extends BrowserContextOptions {
 export interface Visitor {
   /** Opens an address in a browser without a past. After the test, whatever the browser complained about fails it. */
   visit(url: string, options?: VisitOptions): Promise<Page>
+  /** Closes what is open: before the servers go, or the pages would complain of that. */
+  leave(): Promise<void>
 }
 
 const ARGS = [
@@ -36,10 +38,13 @@ export function oneBrowser(): Visitor {
     cache = createFolder('browser')
     browser = await openBrowser(cache)
   })
+  const leave = async (): Promise<void> => {
+    await Promise.all(contexts.splice(0).map((context) => context.close()))
+  }
   afterEach(async () => {
+    await leave()
     const heard = complaints
     complaints = []
-    await Promise.all(contexts.splice(0).map((context) => context.close()))
     expect(heard).toEqual([])
   })
   afterAll(async () => {
@@ -58,6 +63,7 @@ export function oneBrowser(): Visitor {
       await page.goto(url)
       return page
     },
+    leave,
   }
 }
 

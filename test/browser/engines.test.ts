@@ -14,7 +14,7 @@ import { startPostgres } from '../support/servers/postgres.ts'
 import { startRedis, startRedisNodes } from '../support/servers/redis.ts'
 import { createFolder } from '../support/temporary-folder.ts'
 import { oneBrowser } from './browser.ts'
-import { cell, isLive, isTrue, row } from './page.ts'
+import { cell, isLive, isRenewed, isTrue, row } from './page.ts'
 import { Site } from './site.ts'
 
 /** Real servers, and a way to reach them as one of several processes would. */
@@ -23,9 +23,15 @@ interface Servers {
   stop(): Promise<void>
 }
 
-const kinds: Record<string, { start(): Promise<Servers>; knowsWaiters: boolean }> = {
+interface Kind {
+  start(): Promise<Servers>
+  /** What a page says of one who waits: not every engine knows. */
+  readonly waiting: '1' | '–'
+}
+
+const kinds: Record<string, Kind> = {
   redis: {
-    knowsWaiters: false,
+    waiting: '–',
     async start() {
       const server = await startRedis()
       const client = new Redis(server.url)
@@ -33,7 +39,7 @@ const kinds: Record<string, { start(): Promise<Servers>; knowsWaiters: boolean }
     },
   },
   redlock: {
-    knowsWaiters: false,
+    waiting: '–',
     async start() {
       const group = await startRedisNodes(3)
       const clients = group.urls.map((url) => new Redis(url))
@@ -44,7 +50,7 @@ const kinds: Record<string, { start(): Promise<Servers>; knowsWaiters: boolean }
     },
   },
   postgres: {
-    knowsWaiters: false,
+    waiting: '–',
     async start() {
       const server = await startPostgres()
       const pool = new pg.Pool({ connectionString: server.url })
@@ -52,7 +58,7 @@ const kinds: Record<string, { start(): Promise<Servers>; knowsWaiters: boolean }
     },
   },
   file: {
-    knowsWaiters: true,
+    waiting: '1',
     async start() {
       const folder = createFolder('dashboard')
       return {
@@ -62,7 +68,7 @@ const kinds: Record<string, { start(): Promise<Servers>; knowsWaiters: boolean }
     },
   },
   etcd: {
-    knowsWaiters: true,
+    waiting: '1',
     async start() {
       const server = await startEtcd()
       return { engine: () => etcd(server.url), stop: () => server.stop() }
@@ -70,11 +76,11 @@ const kinds: Record<string, { start(): Promise<Servers>; knowsWaiters: boolean }
   },
 }
 
-describe.each(Object.keys(kinds))('%s', (kind) => {
-  const { visit } = oneBrowser()
+const browser = oneBrowser()
 
+describe.each(Object.keys(kinds))('%s', (kind) => {
   test('a grant, a renewal, a waiter and a release appear on a page that stays open', async () => {
-    const { start, knowsWaiters } = kinds[kind]!
+    const { start, waiting } = kinds[kind]!
     const servers = await start()
     const locks = createLocks(servers.engine(), { ttl: '4s', label: 'billing-1' })
     const others = createLocks(servers.engine(), { ttl: '4s', label: 'billing-2', wait: '30s' })
@@ -82,7 +88,7 @@ describe.each(Object.keys(kinds))('%s', (kind) => {
     const site = await Site.start(viewed)
     try {
       const first = await locks.acquire('order:42')
-      const page = await visit(site.url)
+      const page = await browser.visit(site.url)
       await isLive(page)
       await page.evaluate('window.isTheSame = true')
       await row(page, 'order:42').waitFor()
@@ -94,10 +100,10 @@ describe.each(Object.keys(kinds))('%s', (kind) => {
       await row(page, 'stock:7').waitFor()
       expect(await cell(page, 'stock:7', 'token')).toBe(String(second.token))
 
-      await page.evaluate<void>(`timeLeftGrows('order:42')`.replace('timeLeftGrows', GROWS))
+      await isRenewed(page, 'order:42')
 
       const next = others.acquire('order:42')
-      if (knowsWaiters) await isTrue('one waits', async () => (await cell(page, 'order:42', 'waiters')) === '1')
+      await isTrue('one waits', async () => (await cell(page, 'order:42', 'waiters')) === waiting)
       await first.release()
       const third = await next
       await isTrue('it is the next one’s', async () => (await cell(page, 'order:42', 'holder')) === 'billing-2')
@@ -109,23 +115,10 @@ describe.each(Object.keys(kinds))('%s', (kind) => {
       await page.locator('#none').waitFor()
       expect(await page.evaluate('window.isTheSame')).toBe(true)
     } finally {
+      await browser.leave()
       await site.close()
       await Promise.all([locks.close(), others.close(), viewed.close()])
       await servers.stop()
     }
   })
 })
-
-/** Resolves when what is left of a lease has become more. */
-const GROWS = `((resource) => new Promise((resolve) => {
-  let least = Infinity
-  const look = () => {
-    const row = [...document.querySelectorAll('.row')]
-      .find((row) => row.querySelector('.resource').textContent === resource)
-    const left = parseFloat(row.querySelector('.time').textContent)
-    if (left > least + 0.5) return resolve()
-    least = Math.min(least, left)
-    requestAnimationFrame(look)
-  }
-  look()
-}))`

@@ -23,6 +23,24 @@ export function isLive(page: Page): Promise<void> {
   return page.locator('#connection[data-state=live]').waitFor()
 }
 
+/** Resolves when what is left of a lease, in seconds, has become more. */
+export async function isRenewed(page: Page, resource: string): Promise<void> {
+  await page.evaluate(`
+    new Promise((renewed) => {
+      let least = Infinity
+      const look = () => {
+        const row = [...document.querySelectorAll('.row')]
+          .find((row) => row.querySelector('.resource').textContent === ${JSON.stringify(resource)})
+        const left = parseFloat(row.querySelector('.time').textContent)
+        if (left > least + 0.5) return renewed()
+        least = Math.min(least, left)
+        requestAnimationFrame(look)
+      }
+      look()
+    })
+  `)
+}
+
 /** The details' history, newest first, as `what token`. */
 export function history(page: Page): Promise<string[]> {
   return page.evaluate<string[]>(`

@@ -5,8 +5,8 @@ import { bdi, find, setText } from './dom.ts'
 import { duration, parseDuration, plainDuration } from './format.ts'
 import type { Lease } from './leases.ts'
 
-/** What an extension begins with, where nobody knows how long the lease was made for. */
-const DEFAULT_TTL_MS = 30_000
+/** What an extension begins with: the first that is not shorter than what the holder counts on. */
+const PROPOSALS = ['10s', '30s', '1m', '2m', '5m', '10m', '30m', '1h', '3h', '1d']
 
 interface Question {
   readonly title: string
@@ -68,7 +68,8 @@ export class Ask {
 
   extend(lease: Lease): void {
     const { resource, token } = lease
-    this.#input.value = plainDuration(Math.ceil((lease.ttlMs ?? DEFAULT_TTL_MS) / 1_000) * 1_000)
+    const leastMs = lease.ttlMs ?? 0
+    this.#input.value = PROPOSALS.find((text) => (parseDuration(text) ?? 0) >= leastMs) ?? plainDuration(leastMs)
     this.#open(lease, {
       title: 'Extend this lease?',
       meaning: 'It will end so long from now. A holder that renews it sets the time anew with its next renewal.',
@@ -87,7 +88,7 @@ export class Ask {
     if (ttlMs === undefined) throw new TypeError('Write a time such as 30s, 5m or 1h.')
     const { minTtlMs, maxTtlMs } = this.#limits ?? { minTtlMs: 0, maxTtlMs: Number.MAX_SAFE_INTEGER }
     if (ttlMs >= minTtlMs && ttlMs <= maxTtlMs) return ttlMs
-    throw new RangeError(`This engine takes ${plainDuration(minTtlMs)} to ${plainDuration(maxTtlMs)}.`)
+    throw new RangeError(`This engine takes ${duration(minTtlMs, true)} to ${duration(maxTtlMs)}.`)
   }
 
   #open(lease: Lease, question: Question): void {

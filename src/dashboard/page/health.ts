@@ -48,7 +48,7 @@ function summary(found: readonly FindingRow[]): (Node | string)[] {
     critical: ['critical finding', 'critical findings'],
     warning: ['warning', 'warnings'],
     note: ['note', 'notes'],
-    ok: ['check passed', 'checks passed'],
+    ok: ['ok', 'ok'],
   }
   return SEVERITIES.map((severity) => [severity, found.filter((one) => one.severity === severity).length] as const)
     .filter(([, number]) => number > 0)
