@@ -51,7 +51,7 @@ test('a release asks whose it is, does nothing when cancelled, and then ends the
 
   await page.locator('#release').click()
   await dialog.getByRole('button', { name: 'Release' }).click()
-  await dialog.getByText('Released.').waitFor()
+  await dialog.getByText('Released.', { exact: true }).waitFor()
   await row(page, 'order:42').waitFor({ state: 'detached' })
   await isTrue('the holder has noticed', async () => lease.signal.aborted)
   await dialog.getByRole('button', { name: 'Close' }).click()

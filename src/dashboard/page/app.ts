@@ -10,7 +10,7 @@ import { Health } from './health.ts'
 import { Leases } from './leases.ts'
 import { startTheme } from './theme.ts'
 
-/** Smooth enough for bars that take seconds, with a transition in between; few enough to cost nothing. */
+/** Smooth enough for bars that take seconds to move by a pixel; few enough to cost next to nothing. */
 const TICK_MS = 250
 
 const STATES: Record<Connection, string> = {
@@ -182,7 +182,13 @@ class App {
   #filterBy(holder: string | undefined): void {
     this.#leases.filterBy(holder)
     this.#repaint()
-    if (holder === undefined) this.#grid.focus()
+    if (holder === undefined) this.#focusList()
+  }
+
+  /** A list without a row is not there to be focused. */
+  #focusList(): void {
+    if (this.#leases.view().length > 0) this.#grid.focus()
+    else this.#search.focus()
   }
 
   #open(resource: string): void {
@@ -194,7 +200,7 @@ class App {
   #close(): void {
     this.#grid.opened = undefined
     this.#details.close()
-    this.#grid.focus()
+    this.#focusList()
     this.#repaint()
   }
 
@@ -202,7 +208,7 @@ class App {
     if (this.#ask.isOpen || event.ctrlKey || event.metaKey || event.altKey) return
     const searching = event.target === this.#search
     if (event.key === '/' && !searching) this.#search.focus()
-    else if (event.key === 'ArrowDown' && searching) this.#grid.focus()
+    else if (event.key === 'ArrowDown' && searching) this.#focusList()
     else if (event.key !== 'Escape') return
     else if (this.#details.isOpen) this.#close()
     else if (searching || this.#leases.filtered) this.#clear()

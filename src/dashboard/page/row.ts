@@ -78,7 +78,6 @@ export class Row {
     this.#index = index
     this.root.setAttribute('aria-rowindex', String(index + 2))
     this.root.style.setProperty('transform', `translateY(${index * heightPx}px)`)
-    this.root.classList.toggle('odd', index % 2 === 1)
   }
 
   moved(): void {
