@@ -1,0 +1,151 @@
+import { writeFileSync } from 'node:fs'
+import { request } from 'node:http'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { EXIT } from '../../../src/cli/exit-codes.ts'
+import { Viewer } from '../../dashboard/viewer.ts'
+import { Home } from '../../support/command.ts'
+import { startRedis, type RedisServer } from '../../support/servers/redis.ts'
+import { until } from '../../support/until.ts'
+
+const PASSWORD = 's3cret/with:odd@signs'
+const READ = 'reader-0123456789abcdef'
+const WRITE = 'writer-0123456789abcdef'
+let server: RedisServer
+let url: string
+const home = new Home()
+const bearer = (token: string): Record<string, string> => ({ authorization: `Bearer ${token}` })
+const withoutSecrets = (text: string): void => {
+  for (const secret of [PASSWORD, encodeURIComponent(PASSWORD), READ, WRITE]) expect(text).not.toContain(secret)
+}
+
+beforeAll(async () => {
+  server = await startRedis({ password: PASSWORD })
+  url = `redis://:${encodeURIComponent(PASSWORD)}@${server.host}:${server.port}`
+  writeFileSync(home.file('read'), `${READ}\n`)
+  writeFileSync(home.file('write'), `${WRITE}\n`)
+})
+afterAll(async () => {
+  await home[Symbol.asyncDispose]()
+  await server.stop()
+})
+
+test.each(['SIGTERM', 'SIGINT'] as const)(
+  'it serves on this machine, read-only, until %s, and then ends at once',
+  async (signal) => {
+    const env = { RINGFENCE_URL: url }
+    const command = home.start(['dashboard', '--listen', '0'], { env })
+    const at = await command.printed(/is at (http:\/\/127\.0\.0\.1:\d+\/)\n/)
+    const page = await fetch(at)
+    expect([page.status, page.headers.get('content-type')]).toEqual([200, 'text/html; charset=utf-8'])
+    const viewer = new Viewer(await fetch(`${at}events`))
+    expect(await viewer.has('hello')).toMatchObject({ may: 'read', engine: { name: 'redis' } })
+    const holder = home.start(['run', '--label', 'ada', 'shown', '--', 'sh', '-c', 'echo ready; read -r _'], { env })
+    await holder.printed(/ready/)
+    const { token } = await viewer.sees('shown', ({ label }) => label === 'ada')
+    const headers = { 'content-type': 'application/json', origin: new URL(at).origin }
+    const refused = await fetch(`${at}release`, {
+      method: 'POST',
+      headers,
+      body: JSON.stringify({ resource: 'shown', token }),
+    })
+    expect(refused.status).toBe(403)
+    expect(await statusFor(at, 'evil.example')).toBe(421)
+    holder.type('\n')
+    expect(await holder.ended).toMatchObject({ code: 0 })
+    await viewer.misses('shown')
+    command.signal(signal)
+    const ended = await command.ended
+    expect(ended).toMatchObject({ code: 0, signal: null })
+    await until(() => viewer.isOver, { what: 'the stream has ended' })
+    expect(JSON.parse(ended.stderr)).toMatchObject({ audit: { action: 'release', outcome: 'refused', who: 'anyone' } })
+    withoutSecrets(ended.stdout + ended.stderr)
+    await expect(fetch(at)).rejects.toThrow()
+  },
+)
+
+/** What a browser asks for after another site let its own name point to us. */
+function statusFor(at: string, host: string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    request(at, { headers: { host } }, (response) => {
+      response.resume()
+      resolve(response.statusCode!)
+    })
+      .on('error', reject)
+      .end()
+  })
+}
+
+test('with tokens it listens anywhere; writers release, and each release is a line', async () => {
+  const options = ['--listen', '0.0.0.0:0', '--token-file', home.file('read'), '--json']
+  const env = { RINGFENCE_URL: url, RINGFENCE_DASHBOARD_WRITE_TOKEN: WRITE }
+  const command = home.start(['dashboard', ...options], { env })
+  const started = JSON.parse(await command.printed(/^.*\n/)) as { url: string; engine: string; writable: boolean }
+  expect(started).toMatchObject({ engine: expect.stringMatching(/^redis:\/\/:\*\*\*@/) as string, writable: true })
+  const at = started.url.replace('0.0.0.0', '127.0.0.1')
+  expect((await fetch(at)).status).toBe(401)
+  expect((await fetch(at, { headers: bearer(READ) })).status).toBe(200)
+  const holder = home.start(['run', '--ttl', '2s', 'held', '--', 'sleep', '600'], { env })
+  await using viewer = new Viewer(await fetch(`${at}events`, { headers: bearer(WRITE) }))
+  const { token, owner } = await viewer.sees('held')
+  const post = (role: string): Promise<Response> =>
+    fetch(`${at}release`, {
+      method: 'POST',
+      headers: { ...bearer(role), 'content-type': 'application/json' },
+      body: JSON.stringify({ resource: 'held', token }),
+    })
+  expect((await post(READ)).status).toBe(403)
+  expect(await (await post(WRITE)).json()).toEqual({ ours: true })
+  expect(await holder.ended).toMatchObject({ code: EXIT.lost })
+  command.signal('SIGTERM')
+  const { code, stdout, stderr } = await command.ended
+  expect(code).toBe(0)
+  const [refused, done] = stderr
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as unknown)
+  expect(refused).toMatchObject({ audit: { action: 'release', outcome: 'refused', role: 'read' } })
+  expect(done).toMatchObject({ audit: { outcome: 'done', who: 'write token', resource: 'held', owner, token } })
+  withoutSecrets(stdout + stderr)
+})
+
+test.each([
+  [['--listen', '0.0.0.0:0'], /without a token only this machine may look, but 0\.0\.0\.0 is open to others/],
+  [['--listen', '[::]:0'], /without a token/],
+  [['--listen', '127.0.0.1.example:0'], /without a token/],
+  [['--listen', 'x:y'], /--listen: expected PORT or HOST:PORT, got 'x:y'/],
+  [['--listen', '99999'], /--listen: expected/],
+  [['--token-file', '/does/not/exist'], /--token-file: can't be read/],
+  [['--token-file', '/dev/null'], /--token-file: expected a token in/],
+  [['--path', 'x'], /path: expected a path/],
+  [['--origin', 'x'], /origins\[0\]: expected an origin/],
+  [['name'], /expected no names/],
+])('it does not start with %j', async (options, message) => {
+  const { code, stdout, stderr } = await home.run(['dashboard', '--listen', '0', ...options], {
+    env: { RINGFENCE_URL: url },
+  })
+  expect({ code, stdout }).toEqual({ code: EXIT.usage, stdout: '' })
+  expect(stderr).toMatch(message)
+})
+
+test('a token that is too short is refused without being repeated', async () => {
+  const { code, stderr } = await home.run(['dashboard'], { env: { RINGFENCE_DASHBOARD_TOKEN: 'swordfish' } })
+  expect(code).toBe(EXIT.usage)
+  expect(stderr).toMatch(/readToken: expected 16 to 512 characters, got 9/)
+  expect(stderr).not.toContain('swordfish')
+})
+
+test('a port that is taken, and an engine that is away: the one ends it, the other is told on the page', async () => {
+  const taken = await home.run(['dashboard', '--listen', `127.0.0.1:${server.port}`], { env: { RINGFENCE_URL: url } })
+  expect(taken).toMatchObject({ code: EXIT.failed, stderr: expect.stringContaining("can't listen: ") as string })
+  await using other = await startRedis({ password: PASSWORD })
+  const away = `redis://:${encodeURIComponent(PASSWORD)}@${other.host}:${other.port}`
+  const command = home.start(['dashboard', '--listen', '0'], { env: { RINGFENCE_URL: away } })
+  const at = await command.printed(/is at (\S+)/)
+  await using viewer = new Viewer(await fetch(`${at}events`))
+  await until(() => viewer.hasSnapshot, { what: 'a first look' })
+  await other.kill()
+  const { message } = await viewer.has('trouble')
+  withoutSecrets(message!)
+  command.signal('SIGTERM')
+  expect(await command.ended).toMatchObject({ code: 0 })
+})
