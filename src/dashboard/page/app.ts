@@ -87,7 +87,7 @@ class App {
 
   #hello({ server, engine, may, loggedIn, version, limits }: Hello): void {
     setText(find('engine', HTMLElement), engine.name)
-    setText(find('identity', HTMLElement), engine.identity === engine.name ? '' : engine.identity)
+    setText(find('identity', HTMLElement), engine.identity.replace(/:$/, '') === engine.name ? '' : engine.identity)
     setText(find('version', HTMLElement), `ringfence ${version}`)
     setText(find('may', HTMLElement), may === 'write' ? 'read and write' : 'read only')
     find('logout', HTMLFormElement).hidden = !loggedIn
@@ -169,6 +169,7 @@ class App {
     setText(find('figure-leases', HTMLElement), this.#known ? count(size) : '–')
     setText(find('figure-holders', HTMLElement), this.#known ? count(holders.size) : '–')
     setText(find('figure-waiters', HTMLElement), waiters === undefined ? '–' : count(waiters))
+    document.body.classList.toggle('waiters-unknown', size > 0 && waiters === undefined)
     setText(find('shown', HTMLElement), filtered ? `${count(shown)} of ${count(size)}` : '')
     find('grid', HTMLElement).classList.toggle('empty', shown === 0)
     find('none', HTMLElement).hidden = !this.#known || size > 0
