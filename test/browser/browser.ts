@@ -67,7 +67,7 @@ export function oneBrowser(): Visitor {
   }
 }
 
-export function openBrowser(cache: string): Promise<Browser> {
+function openBrowser(cache: string): Promise<Browser> {
   const { path, env } = program('chromium')
   return chromium.launch({
     executablePath: path,

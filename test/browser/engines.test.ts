@@ -1,7 +1,7 @@
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
-import pg from 'pg'
+import { Pool } from 'pg'
 import { describe, expect, test } from 'vitest'
 import type { Engine } from '../../src/engine.ts'
 import { etcd } from '../../src/engines/etcd/index.ts'
@@ -53,7 +53,7 @@ const kinds: Record<string, Kind> = {
     waiting: '–',
     async start() {
       const server = await startPostgres()
-      const pool = new pg.Pool({ connectionString: server.url })
+      const pool = new Pool({ connectionString: server.url })
       return { engine: () => postgres(pool), stop: () => pool.end().then(() => server.stop()) }
     },
   },
@@ -80,8 +80,8 @@ const browser = oneBrowser()
 
 describe.each(Object.keys(kinds))('%s', (kind) => {
   test('a grant, a renewal, a waiter and a release appear on a page that stays open', async () => {
-    const { start, waiting } = kinds[kind]!
-    const servers = await start()
+    const { waiting } = kinds[kind]!
+    const servers = await kinds[kind]!.start()
     const locks = createLocks(servers.engine(), { ttl: '4s', label: 'billing-1' })
     const others = createLocks(servers.engine(), { ttl: '4s', label: 'billing-2', wait: '30s' })
     const viewed = servers.engine()

@@ -97,8 +97,6 @@ test('who wants no motion gets none', async () => {
   await row(moving, 'order:42').waitFor()
   const still = await stage.visit({ reducedMotion: 'reduce' })
   await row(still, 'order:42').waitFor()
-  const transition = (page: Page): Promise<string> =>
-    page.evaluate<string>(`getComputedStyle(document.querySelector('.row')).transitionDuration`)
   expect(await transition(moving)).toBe('0.5s')
   expect(await transition(still)).toBe('0s')
 })
@@ -110,6 +108,10 @@ test('an engine without leases says how to get one', async () => {
   expect(await page.locator('#none code').textContent()).toBe('ringfence run my-job -- sleep 60')
   expect(await page.getByRole('grid').isVisible()).toBe(false)
 })
+
+function transition(page: Page): Promise<string> {
+  return page.evaluate<string>(`getComputedStyle(document.querySelector('.row')).transitionDuration`)
+}
 
 /** Whatever is seen and reaches beyond the screen's width, by what it is. */
 function outside(page: Page, within = 'body'): Promise<string[]> {

@@ -1,7 +1,7 @@
 import type { ExtendAnswer, History, Problem, ReleaseAnswer } from '../protocol.ts'
 
 /** What the server said no with, in its own words. */
-export class Refused extends Error {}
+class Refused extends Error {}
 
 export function askHistory(resource: string): Promise<History> {
   return ask(`./history?resource=${encodeURIComponent(resource)}`)
