@@ -25,7 +25,8 @@ async function output(example: string, env: Record<string, string> = {}): Promis
   return stdout
 }
 
-const documents = (await readdir(`${root}/docs/engines`)).map((name) => `docs/engines/${name}`)
+const engines = (await readdir(`${root}/docs/engines`)).map((name) => `docs/engines/${name}`)
+const documents = [...engines, 'docs/dashboard.md']
 
 test.each(['README.md', ...documents])('%s quotes its examples to the letter', async (document) => {
   const quoting = await readFile(`${root}/${document}`, 'utf8')
@@ -168,5 +169,12 @@ test('the guard refuses a paused holder; of two workers that hold an order, one 
 test('the file in object storage: the late write of a paused holder is refused', async () => {
   expect(await output('object-storage.mjs')).toBe(
     "the first was refused: token 1 of 'report.txt' is stale: 2 was seen\nwritten by the first\nwritten by the second\n",
+  )
+})
+
+test('the dashboard in a server of its own: strangers see nothing, and a forced release is written down', async () => {
+  expect(await output('dashboard.mjs')).toBe(
+    'a stranger: 403\nada: 200\naudit: ada: release order:42: done\n{ ours: true }\n' +
+      'forced (worker-1) <- granted (worker-1)\n',
   )
 })

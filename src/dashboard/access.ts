@@ -145,7 +145,7 @@ function assertLocal(request: Request, remoteAddress: string | undefined): void 
   }
 }
 
-export function isLoopback(address: string): boolean {
+function isLoopback(address: string): boolean {
   const plain = address.replace(/^::ffff:(?=\d+\.)/i, '')
   return plain === '::1' || (isIPv4(plain) && plain.startsWith('127.'))
 }

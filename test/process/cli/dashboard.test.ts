@@ -59,7 +59,7 @@ test.each(['SIGTERM', 'SIGINT'] as const)(
     await until(() => viewer.isOver, { what: 'the stream has ended' })
     expect(JSON.parse(ended.stderr)).toMatchObject({ audit: { action: 'release', outcome: 'refused', who: 'anyone' } })
     withoutSecrets(ended.stdout + ended.stderr)
-    await expect(fetch(at)).rejects.toThrow()
+    await expect(fetch(at)).rejects.toThrow('fetch failed')
   },
 )
 
