@@ -34,7 +34,7 @@ export async function fetchEngine(name, recipe, { apt, work, target, recipeHash 
   const entry = {
     recipeHash,
     bin,
-    env: libraryEnvironment(root),
+    env: { ...libraryEnvironment(root), ...(recipe.fonts ? writeFontConfiguration(root, recipe.fonts) : {}) },
     ...(recipe.java ? { classPath: classPath(root, recipe.jars) } : {}),
   }
   entry.version = await askVersion(recipe, entry)
@@ -113,6 +113,24 @@ function classPath(root, jars) {
   return Object.values(placed(root, Object.fromEntries(jars.map((jar) => [jar, `usr/share/java/${jar}.jar`])))).join(
     ':',
   )
+}
+
+/** The fonts of the packages and no others. Paths are relative to the file, because the folder moves. */
+function writeFontConfiguration(root, { sans, mono, other }) {
+  const file = path.join(root, 'fonts.conf')
+  const prefer = (generic, family) =>
+    `  <alias binding="same"><family>${generic}</family><prefer><family>${family}</family><family>${other}</family></prefer></alias>\n`
+  writeFileSync(
+    file,
+    `<?xml version="1.0"?>
+<!DOCTYPE fontconfig SYSTEM "urn:fontconfig:fonts.dtd">
+<fontconfig>
+  <dir prefix="relative">usr/share/fonts</dir>
+  <cachedir prefix="xdg">fontconfig</cachedir>
+${prefer('sans-serif', sans)}${prefer('system-ui', sans)}${prefer('monospace', mono)}</fontconfig>
+`,
+  )
+  return { FONTCONFIG_FILE: file }
 }
 
 async function askVersion(recipe, entry) {

@@ -34,14 +34,25 @@ export function libraryEnvironment(root) {
 }
 
 function libraryFolders(root) {
-  const triplets = ['usr/lib', 'lib'].flatMap((base) => {
-    const folder = path.join(root, base)
-    if (!existsSync(folder)) return []
-    return readdirSync(folder)
-      .filter((name) => /-linux-gnu/.test(name))
-      .map((name) => path.join(folder, name))
-  })
-  return triplets.filter((folder) => readdirSync(folder).some((name) => /\.so(\.|$)/.test(name)))
+  return ['usr/lib', 'lib']
+    .map((base) => path.join(root, base))
+    .flatMap((base) => folders(base).filter((folder) => /-linux-gnu/.test(path.basename(folder))))
+    .flatMap((triplet) => [
+      ...holding(/\.so(\.|$)/, [triplet]),
+      // Parts that a library keeps for itself (PulseAudio does), known to it by their place on an installed system.
+      ...holding(/^lib.*\.so(\.|$)/, folders(triplet)),
+    ])
+}
+
+function folders(base) {
+  if (!existsSync(base)) return []
+  return readdirSync(base, { withFileTypes: true })
+    .filter((entry) => entry.isDirectory())
+    .map((entry) => path.join(base, entry.name))
+}
+
+function holding(pattern, candidates) {
+  return candidates.filter((folder) => readdirSync(folder).some((name) => pattern.test(name)))
 }
 
 async function missingLibraries(root, programs) {

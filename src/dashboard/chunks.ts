@@ -49,7 +49,8 @@ export class Chunks {
   }
 }
 
-export const HEARTBEAT: Chunk = chunkOf(': still here\n\n')
+/** An event and not a comment: a page is told nothing of comments, so it could not notice their absence. */
+export const HEARTBEAT: Chunk = chunkOf('event: beat\ndata: {}\n\n')
 /** A browser that lost us tries again so soon. */
 export const GREETING: Chunk = chunkOf('retry: 1000\n\n')
 

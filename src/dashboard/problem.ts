@@ -44,7 +44,8 @@ export const COMMON: Readonly<Record<string, string>> = {
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
   'cross-origin-opener-policy': 'same-origin',
   'cross-origin-resource-policy': 'same-origin',
-  'referrer-policy': 'no-referrer',
+  // Not no-referrer: with it browsers say `Origin: null` when they send the login form, as if it were another site's.
+  'referrer-policy': 'same-origin',
   'x-content-type-options': 'nosniff',
   'x-frame-options': 'DENY',
 }

@@ -21,6 +21,8 @@ export interface Events {
   readonly findings: { readonly findings: readonly FindingRow[] }
   /** The engine could not be looked through, and why; null: it works again. What was known stays on show. */
   readonly trouble: { readonly message: string | null }
+  /** Every 15 s, whatever else there is to say: a page that hears nothing for longer has lost its line. Without an id. */
+  readonly beat: Readonly<Record<string, never>>
 }
 
 export interface Hello {

@@ -234,7 +234,7 @@ describe('a page that does not read', () => {
     expect(page.counts.streams).toBe(2)
     await clock.advance(2 * beatMs)
     expect(page.counts.streams).toBe(1)
-    expect(reading.comments).toBeGreaterThanOrEqual(2)
+    expect(reading.beats).toBeGreaterThanOrEqual(2)
     expect(reading.isOver).toBe(false)
     await stuck.body!.cancel()
   })

@@ -137,7 +137,7 @@ describe.each<[string, DashboardOptions, Record<string, Record<string, string>>]
     expect(response.status).toBe(isWrite ? 415 : expected)
     expect(response.headers.get('content-security-policy')).toMatch(/^default-src 'none'; script-src 'self';/)
     expect(response.headers.get('x-content-type-options')).toBe('nosniff')
-    expect(response.headers.get('referrer-policy')).toBe('no-referrer')
+    expect(response.headers.get('referrer-policy')).toBe('same-origin')
     expect(response.headers.get('cross-origin-opener-policy')).toBe('same-origin')
     expect(response.headers.has('access-control-allow-origin')).toBe(false)
   })

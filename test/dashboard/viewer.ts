@@ -20,7 +20,7 @@ export class Viewer implements AsyncDisposable {
   readonly response: Response
   readonly #reader: ReadableStreamDefaultReader<Uint8Array>
   readonly #ended: Promise<void>
-  comments = 0
+  beats = 0
   bytes = 0
   hasSnapshot = false
   isOver = false
@@ -78,11 +78,11 @@ export class Viewer implements AsyncDisposable {
 
   #take(block: string): void {
     const lines = block.split('\n')
-    this.comments += lines.filter((line) => line.startsWith(':')).length
     const field = (name: string): string[] =>
       lines.filter((line) => line.startsWith(`${name}: `)).map((line) => line.slice(name.length + 2))
     const [name] = field('event') as (keyof Events)[]
     if (name === undefined) return
+    if (name === 'beat') this.beats++
     const data = JSON.parse(field('data').join('\n')) as unknown
     this.heard.push({ id: field('id')[0], name, data })
     if (name === 'leases') this.#show(data as Events['leases'])

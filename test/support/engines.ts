@@ -35,6 +35,7 @@ const engineOf: Record<string, string> = {
   prometheus: 'prometheus',
   promtool: 'prometheus',
   node: 'node',
+  chromium: 'chromium',
 }
 
 let manifest: Record<string, Engine> | undefined

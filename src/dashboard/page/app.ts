@@ -1,19 +1,227 @@
-import type { LeaseChanges, LeaseRow } from '../protocol.ts'
+import type { Events, Hello, LeaseChanges } from '../protocol.ts'
+import { Ask } from './ask.ts'
+import { every, nowMs } from './clock.ts'
+import { Details } from './details.ts'
+import { find, setText } from './dom.ts'
+import { Feed, type Connection } from './feed.ts'
+import { count, duration } from './format.ts'
+import { fillOrders, Grid } from './grid.ts'
+import { Health } from './health.ts'
+import { Leases } from './leases.ts'
+import { startTheme } from './theme.ts'
 
-const rows = new Map<string, LeaseRow>()
-const list = document.querySelector('#leases')!
+/** Smooth enough for bars that take seconds to move by a pixel; few enough to cost next to nothing. */
+const TICK_MS = 250
 
-new EventSource('./events').addEventListener('leases', (event: MessageEvent<string>) => {
-  const changes = JSON.parse(event.data) as LeaseChanges
-  if (changes.reset) rows.clear()
-  for (const row of changes.set) rows.set(row.resource, row)
-  for (const resource of changes.gone) rows.delete(resource)
-  if (changes.more) return
-  list.replaceChildren(
-    ...[...rows.values()].map(({ resource, label, owner, token }) => {
-      const item = document.createElement('li')
-      item.textContent = `${resource}: ${label ?? owner}, token ${token}`
-      return item
-    }),
-  )
-})
+const STATES: Record<Connection, string> = {
+  connecting: 'connecting',
+  'catching up': 'catching up',
+  live: 'live',
+  waiting: 'not connected',
+}
+
+class App {
+  readonly #leases = new Leases()
+  readonly #health = new Health()
+  readonly #search = find('search', HTMLInputElement)
+  readonly #grid: Grid
+  readonly #details: Details
+  readonly #ask: Ask
+  #server: string | undefined
+  #connection: Connection | undefined
+  #lostAtMs: number | undefined
+  #known = false
+  #due = false
+
+  constructor() {
+    const filterBy = (holder: string): void => this.#filterBy(holder)
+    this.#grid = new Grid(find('grid', HTMLElement), find('rows', HTMLElement), this.#leases, {
+      open: (resource) => this.#open(resource),
+      filterBy,
+      repaint: () => this.#repaint(),
+    })
+    this.#details = new Details(this.#leases, {
+      close: () => this.#close(),
+      filterBy,
+      release: (lease) => this.#ask.release(lease),
+      extend: (lease) => this.#ask.extend(lease),
+    })
+    this.#ask = new Ask(() => this.#details.refresh())
+  }
+
+  start(): void {
+    startTheme(find('theme', HTMLButtonElement))
+    fillOrders(find('order', HTMLSelectElement), this.#grid)
+    this.#grid.showOrder()
+    this.#search.addEventListener('input', () => {
+      this.#leases.search(this.#search.value)
+      this.#repaint()
+    })
+    find('holder', HTMLButtonElement).addEventListener('click', () => this.#filterBy(undefined))
+    document.addEventListener('keydown', (event) => this.#key(event))
+    addEventListener('scroll', () => this.#repaint(), { passive: true })
+    addEventListener('resize', () => {
+      this.#grid.measure()
+      this.#repaint()
+    })
+    this.#grid.measure()
+    every(TICK_MS, () => this.#tick())
+    new Feed({
+      connection: (state) => this.#connected(state),
+      event: (name, data) => this.#hear(name, data),
+    }).open()
+    this.#repaint()
+  }
+
+  #hear<K extends keyof Events>(name: K, data: Events[K]): void {
+    const handlers: { [N in keyof Events]: (data: Events[N]) => void } = {
+      hello: (hello) => this.#hello(hello),
+      leases: (changes) => this.#change(changes),
+      nodes: ({ nodes }) => this.#health.showNodes(nodes),
+      findings: ({ findings }) => this.#health.showFindings(findings),
+      trouble: ({ message }) => this.#trouble(message),
+      beat: () => {},
+    }
+    handlers[name](data)
+  }
+
+  #hello({ server, engine, may, loggedIn, version, limits }: Hello): void {
+    setText(find('engine', HTMLElement), engine.name)
+    setText(find('identity', HTMLElement), engine.identity.replace(/:$/, '') === engine.name ? '' : engine.identity)
+    setText(find('version', HTMLElement), `ringfence ${version}`)
+    setText(find('may', HTMLElement), may === 'write' ? 'read and write' : 'read only')
+    find('logout', HTMLFormElement).hidden = !loggedIn
+    document.title = `${engine.name} · ringfence`
+    this.#details.allow(may)
+    this.#ask.limit(limits)
+    // Whatever the server knew of the past began anew, and so did the doctor.
+    if (this.#server !== undefined && this.#server !== server) {
+      this.#health.showNodes([])
+      this.#health.showFindings([])
+      this.#trouble(null)
+    }
+    this.#server = server
+    this.#details.refresh()
+  }
+
+  #change(changes: LeaseChanges): void {
+    if (!this.#leases.apply(changes, nowMs())) return
+    this.#known = true
+    const { resource } = this.#details
+    const touched = changes.set.some((row) => row.resource === resource) || changes.gone.includes(resource ?? '')
+    if (resource !== undefined && touched) this.#details.refresh()
+    this.#repaint()
+  }
+
+  #trouble(message: string | null): void {
+    const banner = find('trouble', HTMLElement)
+    banner.hidden = message === null
+    setText(find('trouble-text', HTMLElement), message ?? '')
+  }
+
+  #connected(state: Connection): void {
+    // From here on what is on show gets old, until all of it has been told anew.
+    if (state === 'waiting') this.#lostAtMs ??= nowMs()
+    if (state === 'live') this.#lostAtMs = undefined
+    // Each attempt would flicker otherwise: it is news only once it has worked.
+    if (state === this.#connection || (state === 'connecting' && this.#connection === 'waiting')) return
+    this.#connection = state
+    const output = find('connection', HTMLElement)
+    output.dataset['state'] = state
+    setText(find('connection-text', HTMLElement), STATES[state])
+    find('offline', HTMLElement).hidden = state !== 'waiting'
+    document.body.toggleAttribute('data-old', this.#lostAtMs !== undefined)
+    this.#tick()
+  }
+
+  /** At most one painting a frame, however many events came in; none while nobody looks. */
+  #repaint(): void {
+    if (this.#due) return
+    this.#due = true
+    requestAnimationFrame(() => {
+      this.#due = false
+      const now = nowMs()
+      this.#grid.show(now)
+      this.#details.show(now)
+      this.#figures()
+    })
+  }
+
+  #tick(): void {
+    if (document.hidden) return
+    const now = nowMs()
+    this.#grid.tick(now)
+    this.#details.tick(now)
+    const ago =
+      this.#lostAtMs === undefined || !this.#known ? '' : ` What you see is ${duration(now - this.#lostAtMs)} old.`
+    setText(find('offline-age', HTMLElement), ago)
+  }
+
+  #figures(): void {
+    const shown = this.#leases.view().length
+    const { size, filtered, holder } = this.#leases
+    const holders = new Set<string>()
+    let waiters: number | undefined
+    for (const lease of this.#leases.all()) {
+      holders.add(lease.holder)
+      if (lease.waiters !== null) waiters = (waiters ?? 0) + lease.waiters
+    }
+    setText(find('figure-leases', HTMLElement), this.#known ? count(size) : '–')
+    setText(find('figure-holders', HTMLElement), this.#known ? count(holders.size) : '–')
+    setText(find('figure-waiters', HTMLElement), waiters === undefined ? '–' : count(waiters))
+    document.body.classList.toggle('waiters-unknown', size > 0 && waiters === undefined)
+    setText(find('shown', HTMLElement), filtered ? `${count(shown)} of ${count(size)}` : '')
+    find('grid', HTMLElement).classList.toggle('empty', shown === 0)
+    find('none', HTMLElement).hidden = !this.#known || size > 0
+    find('no-match', HTMLElement).hidden = size === 0 || shown > 0
+    find('loading', HTMLElement).hidden = this.#known
+    const chip = find('holder', HTMLButtonElement)
+    chip.hidden = holder === undefined
+    setText(find('holder-name', HTMLElement), holder ?? '')
+  }
+
+  #filterBy(holder: string | undefined): void {
+    this.#leases.filterBy(holder)
+    this.#repaint()
+    if (holder === undefined) this.#focusList()
+  }
+
+  /** A list without a row is not there to be focused. */
+  #focusList(): void {
+    if (this.#leases.view().length > 0) this.#grid.focus()
+    else this.#search.focus()
+  }
+
+  #open(resource: string): void {
+    this.#grid.opened = resource
+    this.#details.open(resource)
+    this.#repaint()
+  }
+
+  #close(): void {
+    this.#grid.opened = undefined
+    this.#details.close()
+    this.#focusList()
+    this.#repaint()
+  }
+
+  #key(event: KeyboardEvent): void {
+    if (this.#ask.isOpen || event.ctrlKey || event.metaKey || event.altKey) return
+    const searching = event.target === this.#search
+    if (event.key === '/' && !searching) this.#search.focus()
+    else if (event.key === 'ArrowDown' && searching) this.#focusList()
+    else if (event.key !== 'Escape') return
+    else if (this.#details.isOpen) this.#close()
+    else if (searching || this.#leases.filtered) this.#clear()
+    else return
+    event.preventDefault()
+  }
+
+  #clear(): void {
+    this.#search.value = ''
+    this.#leases.search('')
+    this.#filterBy(undefined)
+  }
+}
+
+new App().start()

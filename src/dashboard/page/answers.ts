@@ -1,0 +1,38 @@
+import type { ExtendAnswer, History, Problem, ReleaseAnswer } from '../protocol.ts'
+
+/** What the server said no with, in its own words. */
+class Refused extends Error {}
+
+export function askHistory(resource: string): Promise<History> {
+  return ask(`./history?resource=${encodeURIComponent(resource)}`)
+}
+
+export function askRelease(resource: string, token: string): Promise<ReleaseAnswer> {
+  return post('./release', { resource, token })
+}
+
+export function askExtend(resource: string, token: string, ttlMs: number): Promise<ExtendAnswer> {
+  return post('./extend', { resource, token, ttlMs })
+}
+
+function post<T>(address: string, body: object): Promise<T> {
+  return ask(address, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  })
+}
+
+async function ask<T>(address: string, init: RequestInit = {}): Promise<T> {
+  const answer = await fetch(address, { ...init, cache: 'no-store' }).catch((error: unknown) => {
+    throw new Refused('The server did not answer.', { cause: error })
+  })
+  const body: unknown = await answer.json().catch(() => undefined)
+  if (answer.ok && body !== undefined) return body as T
+  const problem = body as Partial<Problem> | undefined
+  throw new Refused(problem?.detail ?? problem?.title ?? `The server answered ${answer.status}.`)
+}
+
+export function reason(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}

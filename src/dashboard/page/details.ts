@@ -1,0 +1,184 @@
+import type { HistoryEntry, HistoryType } from '../protocol.ts'
+import { askHistory, reason } from './answers.ts'
+import { nowMs } from './clock.ts'
+import { bdi, element, find, setText } from './dom.ts'
+import { duration, spelt } from './format.ts'
+import { fractionLeft, type Lease, type Leases } from './leases.ts'
+import { Bar, heldText, leftText } from './row.ts'
+
+export interface DetailActions {
+  close(): void
+  filterBy(holder: string): void
+  release(lease: Lease): void
+  extend(lease: Lease): void
+}
+
+const SAID: Record<HistoryType, string> = {
+  seen: 'held when the dashboard started',
+  granted: 'granted',
+  'handed over': 'handed over',
+  released: 'released',
+  lost: 'ran out',
+  forced: 'released by force',
+  extended: 'extended from here',
+}
+
+/** One resource: who has it, for how long, what happened to it, and what may be done about it. */
+export class Details {
+  readonly #leases: Leases
+  readonly #root = find('details', HTMLElement)
+  readonly #name = find('details-name', HTMLElement)
+  readonly #spelt = find('details-spelt', HTMLElement)
+  readonly #free = find('details-free', HTMLElement)
+  readonly #facts = find('details-facts', HTMLElement)
+  readonly #tools = find('details-tools', HTMLElement)
+  readonly #writes = find('details-writes', HTMLElement)
+  readonly #history = find('history', HTMLElement)
+  readonly #historyNote = find('history-note', HTMLElement)
+  readonly #bar = new Bar()
+  readonly #values: Record<'holder' | 'owner' | 'token' | 'held' | 'left' | 'waiters', HTMLElement>
+  #ages: (readonly [target: HTMLElement, atMs: number])[] = []
+  #asking = false
+  #askAgain = false
+  resource: string | undefined
+
+  constructor(leases: Leases, actions: DetailActions) {
+    this.#leases = leases
+    this.#values = {
+      holder: this.#fact('Holder', 'wide'),
+      left: this.#fact('Time left'),
+      held: this.#fact('Held for'),
+      token: this.#fact('Token', 'code'),
+      waiters: this.#fact('Waiting'),
+      owner: this.#fact('Owner', 'wide code'),
+    }
+    this.#values.left.after(this.#bar.root)
+    const current = (): Lease | undefined => this.#leases.get(this.resource ?? '')
+    const on = (id: string, run: (lease: Lease) => void): void =>
+      find(id, HTMLButtonElement).addEventListener('click', () => {
+        const lease = current()
+        if (lease !== undefined) run(lease)
+      })
+    on('only-holder', ({ holder }) => actions.filterBy(holder))
+    on('release', (lease) => actions.release(lease))
+    on('extend', (lease) => actions.extend(lease))
+    find('close', HTMLButtonElement).addEventListener('click', () => actions.close())
+  }
+
+  get isOpen(): boolean {
+    return this.resource !== undefined
+  }
+
+  open(resource: string): void {
+    const other = this.resource !== resource
+    this.resource = resource
+    this.#root.hidden = false
+    document.body.classList.add('with-details')
+    setText(this.#name, resource)
+    const clear = spelt(resource)
+    this.#spelt.hidden = clear === undefined
+    setText(this.#spelt, clear ?? '')
+    if (other) {
+      this.#history.replaceChildren()
+      this.#ages = []
+      this.#root.scrollTop = 0
+    }
+    this.show(nowMs())
+    this.refresh()
+    find('close', HTMLButtonElement).focus()
+  }
+
+  close(): void {
+    this.resource = undefined
+    this.#root.hidden = true
+    document.body.classList.remove('with-details')
+  }
+
+  /** Those who may only read see no button that would do more. */
+  allow(may: 'read' | 'write'): void {
+    this.#writes.hidden = may !== 'write'
+  }
+
+  /** Asks what happened. While an answer is under way, a further question is remembered, once. */
+  refresh(): void {
+    if (this.resource === undefined) return
+    if (this.#asking) {
+      this.#askAgain = true
+      return
+    }
+    void this.#ask(this.resource)
+  }
+
+  async #ask(resource: string): Promise<void> {
+    this.#asking = true
+    try {
+      const { entries } = await askHistory(resource)
+      if (resource === this.resource) this.#list(entries)
+    } catch (error) {
+      if (resource === this.resource) this.#note(`The history could not be had: ${reason(error)}`)
+    }
+    this.#asking = false
+    if (!this.#askAgain) return
+    this.#askAgain = false
+    this.refresh()
+  }
+
+  #list(entries: readonly HistoryEntry[]): void {
+    const now = nowMs()
+    this.#note(entries.length === 0 ? 'Nothing seen since the dashboard’s server started.' : '')
+    this.#ages = []
+    this.#history.replaceChildren(
+      ...entries.map(({ type, label, owner, token, agoMs }) => {
+        const age = element('span', { class: 'age' })
+        this.#ages.push([age, now - agoMs])
+        return element(
+          'li',
+          { 'data-type': type.replace(' ', '-') },
+          element('span', { class: 'what' }, SAID[type] ?? type),
+          age,
+          bdi(label ?? owner, { class: 'who', title: owner }),
+          element('span', { class: 'token' }, token),
+        )
+      }),
+    )
+    this.tick(now)
+  }
+
+  #note(text: string): void {
+    this.#historyNote.hidden = text === ''
+    setText(this.#historyNote, text)
+  }
+
+  /** Shows what is known of the lease now. */
+  show(now: number): void {
+    if (this.resource === undefined) return
+    const lease = this.#leases.get(this.resource)
+    this.#free.hidden = lease !== undefined
+    this.#facts.hidden = lease === undefined
+    this.#tools.hidden = lease === undefined
+    if (lease !== undefined) {
+      setText(this.#values.holder, lease.holder)
+      setText(this.#values.owner, lease.owner)
+      setText(this.#values.token, lease.token)
+      setText(this.#values.waiters, lease.waiters === null ? 'not known' : String(lease.waiters))
+    }
+    this.tick(now)
+  }
+
+  tick(now: number): void {
+    if (this.resource === undefined) return
+    const lease = this.#leases.get(this.resource)
+    if (lease !== undefined) {
+      setText(this.#values.held, heldText(lease, now))
+      setText(this.#values.left, leftText(lease, now))
+      this.#bar.show(fractionLeft(lease, now))
+    }
+    for (const [target, atMs] of this.#ages) setText(target, `${duration(now - atMs)} ago`)
+  }
+
+  #fact(title: string, kind = ''): HTMLElement {
+    const value = element('bdi')
+    this.#facts.append(element('div', { class: kind }, element('dt', {}, title), element('dd', {}, value)))
+    return value
+  }
+}

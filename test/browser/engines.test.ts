@@ -1,0 +1,124 @@
+import { rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { Redis } from 'ioredis'
+import { Pool } from 'pg'
+import { describe, expect, test } from 'vitest'
+import type { Engine } from '../../src/engine.ts'
+import { etcd } from '../../src/engines/etcd/index.ts'
+import { file } from '../../src/engines/file/index.ts'
+import { postgres } from '../../src/engines/postgres/index.ts'
+import { redis, redlock } from '../../src/engines/redis/index.ts'
+import { createLocks } from '../../src/locks.ts'
+import { startEtcd } from '../support/servers/etcd.ts'
+import { startPostgres } from '../support/servers/postgres.ts'
+import { startRedis, startRedisNodes } from '../support/servers/redis.ts'
+import { createFolder } from '../support/temporary-folder.ts'
+import { oneBrowser } from './browser.ts'
+import { cell, isLive, isRenewed, isTrue, row } from './page.ts'
+import { Site } from './site.ts'
+
+/** Real servers, and a way to reach them as one of several processes would. */
+interface Servers {
+  engine(): Engine
+  stop(): Promise<void>
+}
+
+interface Kind {
+  start(): Promise<Servers>
+  /** What a page says of one who waits: not every engine knows. */
+  readonly waiting: '1' | '–'
+}
+
+const kinds: Record<string, Kind> = {
+  redis: {
+    waiting: '–',
+    async start() {
+      const server = await startRedis()
+      const client = new Redis(server.url)
+      return { engine: () => redis(client), stop: () => (client.disconnect(), server.stop()) }
+    },
+  },
+  redlock: {
+    waiting: '–',
+    async start() {
+      const group = await startRedisNodes(3)
+      const clients = group.urls.map((url) => new Redis(url))
+      return {
+        engine: () => redlock(clients),
+        stop: () => (clients.forEach((client) => client.disconnect()), group.stop()),
+      }
+    },
+  },
+  postgres: {
+    waiting: '–',
+    async start() {
+      const server = await startPostgres()
+      const pool = new Pool({ connectionString: server.url })
+      return { engine: () => postgres(pool), stop: () => pool.end().then(() => server.stop()) }
+    },
+  },
+  file: {
+    waiting: '1',
+    async start() {
+      const folder = createFolder('dashboard')
+      return {
+        engine: () => file(join(folder, 'locks.db')),
+        stop: async () => rmSync(folder, { recursive: true, force: true }),
+      }
+    },
+  },
+  etcd: {
+    waiting: '1',
+    async start() {
+      const server = await startEtcd()
+      return { engine: () => etcd(server.url), stop: () => server.stop() }
+    },
+  },
+}
+
+const browser = oneBrowser()
+
+describe.each(Object.keys(kinds))('%s', (kind) => {
+  test('a grant, a renewal, a waiter and a release appear on a page that stays open', async () => {
+    const { waiting } = kinds[kind]!
+    const servers = await kinds[kind]!.start()
+    const locks = createLocks(servers.engine(), { ttl: '4s', label: 'billing-1' })
+    const others = createLocks(servers.engine(), { ttl: '4s', label: 'billing-2', wait: '30s' })
+    const viewed = servers.engine()
+    const site = await Site.start(viewed)
+    try {
+      const first = await locks.acquire('order:42')
+      const page = await browser.visit(site.url)
+      await isLive(page)
+      await page.evaluate('window.isTheSame = true')
+      await row(page, 'order:42').waitFor()
+      expect(await cell(page, 'order:42', 'token')).toBe(String(first.token))
+      expect(await cell(page, 'order:42', 'holder')).toBe('billing-1')
+      expect(await page.locator('#engine').textContent()).toBe(kind)
+
+      const second = await locks.acquire('stock:7')
+      await row(page, 'stock:7').waitFor()
+      expect(await cell(page, 'stock:7', 'token')).toBe(String(second.token))
+
+      await isRenewed(page, 'order:42')
+
+      const next = others.acquire('order:42')
+      await isTrue('one waits', async () => (await cell(page, 'order:42', 'waiters')) === waiting)
+      await first.release()
+      const third = await next
+      await isTrue('it is the next one’s', async () => (await cell(page, 'order:42', 'holder')) === 'billing-2')
+      expect(await cell(page, 'order:42', 'token')).toBe(String(third.token))
+
+      await third.release()
+      await row(page, 'order:42').waitFor({ state: 'detached' })
+      await second.release()
+      await page.locator('#none').waitFor()
+      expect(await page.evaluate('window.isTheSame')).toBe(true)
+    } finally {
+      await browser.leave()
+      await site.close()
+      await Promise.all([locks.close(), others.close(), viewed.close()])
+      await servers.stop()
+    }
+  })
+})

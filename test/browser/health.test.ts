@@ -1,0 +1,61 @@
+import { Redis } from 'ioredis'
+import type { Page } from 'playwright-core'
+import { expect, test } from 'vitest'
+import { redlock } from '../../src/engines/redis/index.ts'
+import { startRedisNodes } from '../support/servers/redis.ts'
+import { oneBrowser } from './browser.ts'
+import { isTrue } from './page.ts'
+import { Site } from './site.ts'
+
+const browser = oneBrowser()
+
+test('each server of a quorum has its round trip and clock, what the doctor found, and a word when it is down', async () => {
+  const group = await startRedisNodes(3, { args: ['--maxmemory', '50mb', '--maxmemory-policy', 'allkeys-lru'] })
+  const clients = group.urls.map((url) => new Redis(url, { retryStrategy: () => 100 }))
+  for (const client of clients) client.on('error', () => undefined)
+  const engine = redlock(clients)
+  const site = await Site.start(engine)
+  try {
+    const page = await browser.visit(site.url)
+    await isTrue('three servers', async () => (await nodes(page)).length === 3)
+    const names = group.nodes.map(({ port }) => `127.0.0.1:${port}`)
+    expect((await nodes(page)).map(({ name }) => name).sort()).toEqual([...names].sort())
+    for (const { numbers } of await nodes(page)) expect(numbers).toMatch(/^[\d.]+ ms, clock [+−][\d.]+ ms$/)
+
+    await page.getByText(/\d+ (critical finding|warning)/).waitFor()
+    await page.locator('#doctor summary').click()
+    const eviction = page.locator('#findings li').filter({ hasText: 'redis/eviction-policy' })
+    expect(await eviction.count()).toBe(3)
+    expect(await eviction.first().locator('.found').textContent()).toContain('allkeys-lru')
+    expect(await eviction.first().locator('.remedy').textContent()).toContain('noeviction')
+
+    await group.nodes[1]!.kill()
+    await isTrue('one is down', async () =>
+      (await nodes(page)).some(
+        ({ name, state, numbers }) => name === names[1] && state === 'critical' && !numbers.includes('clock'),
+      ),
+    )
+    await group.nodes[1]!.restart()
+    await isTrue('it is back', async () => (await nodes(page)).every(({ numbers }) => numbers.includes('clock')))
+  } finally {
+    await browser.leave()
+    await site.close()
+    await engine.close()
+    for (const client of clients) client.disconnect()
+    await group.stop()
+  }
+})
+
+interface Shown {
+  name: string
+  state: string
+  numbers: string
+}
+
+function nodes(page: Page): Promise<Shown[]> {
+  return page.evaluate<Shown[]>(`[...document.querySelectorAll('#nodes li')].map((node) => ({
+    name: node.querySelector('.name').textContent,
+    state: node.dataset.severity,
+    numbers: [...node.querySelectorAll('.numbers span')].map((part) => part.textContent).join(', '),
+  }))`)
+}

@@ -1,0 +1,176 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { gzipSync } from 'node:zlib'
+import type { Page } from 'playwright-core'
+import { expect, test } from 'vitest'
+import { oneBrowser } from './browser.ts'
+import { isLive, isTrue, row } from './page.ts'
+import { Stage } from './stage.ts'
+
+const browser = oneBrowser()
+const PAGE = join(import.meta.dirname, '../../dist/dashboard/page')
+/** Some more than it has, so that it can't grow unnoticed. */
+const MOST_BYTES = 25_000
+
+test('the whole page is small: all of its files, compressed, are below the bound', () => {
+  const files = readdirSync(PAGE)
+  const bytes = files.reduce((sum, file) => sum + gzipSync(readFileSync(join(PAGE, file))).length, 0)
+  expect(files).toContain('app.js')
+  expect(bytes).toBeGreaterThan(5_000)
+  expect(bytes).toBeLessThan(MOST_BYTES)
+})
+
+test.each([320, 360, 400])('on a phone of %d px nothing lies outside of the screen', async (width) => {
+  await using stage = await Stage.set(browser, { auth: () => 'write' })
+  const locks = stage.locks({ label: `worker-with-a-long-name-${'x'.repeat(80)}` })
+  await locks.acquire('order:42')
+  await locks.acquire(`long:${'y'.repeat(900)}`)
+  const page = await stage.visit({ viewport: { width, height: 640 }, hasTouch: true, isMobile: true })
+  await row(page, 'order:42').waitFor()
+  await page.locator('#doctor summary').waitFor()
+  expect(await outside(page)).toEqual([])
+  await page.locator('#doctor summary').tap()
+  expect(await outside(page)).toEqual([])
+  await row(page, 'order:42').locator('.holder bdi').tap()
+  await page.locator('#holder').waitFor()
+  expect(await outside(page)).toEqual([])
+  await row(page, 'order:42').locator('.resource').tap()
+  await page.locator('#history li').waitFor()
+  expect(await outside(page, '#details')).toEqual([])
+  await page.locator('#release').tap()
+  expect(await outside(page, '#ask')).toEqual([])
+  await page.locator('#ask-cancel').tap()
+  await page.locator('#close').tap()
+  await page.locator('#order').selectOption('Ends first')
+  expect(await page.locator('#details').isVisible()).toBe(false)
+})
+
+test.each(['light', 'dark'] as const)(
+  'in %s colours every text is readable: a contrast of 4.5 or more',
+  async (scheme) => {
+    await using stage = await Stage.set(browser, { auth: () => 'write' })
+    const locks = stage.locks({ renew: false })
+    await locks.acquire('order:42', { ttl: '10m' })
+    await locks.acquire('order\u200b:43', { ttl: '10m' })
+    const page = await stage.visit({ colorScheme: scheme, expected: /ERR_CONNECTION_REFUSED|ERR_INCOMPLETE/ })
+    await row(page, 'order:42').waitFor()
+    await page.locator('#doctor summary').click()
+    await page.locator('#search').fill('order')
+    await row(page, 'order\u200b:43').click()
+    await page.locator('#history li').waitFor()
+    const background = await page.evaluate<string>('getComputedStyle(document.documentElement).backgroundColor')
+    expect(lightness(background) > 0.5).toBe(scheme === 'light')
+    expect(await hardToRead(page)).toEqual([])
+    await page.locator('#release').click()
+    await page.locator('#ask').waitFor()
+    expect(await hardToRead(page)).toEqual([])
+    await page.keyboard.press('Escape')
+    await page.keyboard.press('Escape')
+    await page.locator('#search').fill('nothing like it')
+    await page.locator('#no-match').waitFor()
+    expect(await hardToRead(page)).toEqual([])
+    await stage.site.close()
+    await page.locator('#offline').waitFor()
+    expect((await hardToRead(page)).filter((text) => !text.startsWith('old:'))).toEqual([])
+  },
+)
+
+test('the button changes the colours, and the page remembers it', async () => {
+  await using stage = await Stage.set(browser)
+  const page = await stage.visit({ colorScheme: 'light' })
+  await isLive(page)
+  const isDark = async (): Promise<boolean> =>
+    lightness(await page.evaluate<string>('getComputedStyle(document.documentElement).backgroundColor')) < 0.5
+  expect(await isDark()).toBe(false)
+  await page.getByRole('button', { name: 'Colours: auto' }).click()
+  await page.getByRole('button', { name: 'Colours: light' }).click()
+  await page.getByRole('button', { name: 'Colours: dark' }).waitFor()
+  expect(await isDark()).toBe(true)
+  await page.reload()
+  await isTrue('it is still dark', isDark)
+})
+
+test('who wants no motion gets none', async () => {
+  await using stage = await Stage.set(browser)
+  await stage.locks().acquire('order:42')
+  const moving = await stage.visit({ reducedMotion: 'no-preference' })
+  await row(moving, 'order:42').waitFor()
+  const still = await stage.visit({ reducedMotion: 'reduce' })
+  await row(still, 'order:42').waitFor()
+  expect(await transition(moving)).toBe('0.5s')
+  expect(await transition(still)).toBe('0s')
+})
+
+test('an engine without leases says how to get one', async () => {
+  await using stage = await Stage.set(browser)
+  const page = await stage.visit()
+  await page.getByText('No leases yet.').waitFor()
+  expect(await page.locator('#none code').textContent()).toBe('ringfence run my-job -- sleep 60')
+  expect(await page.getByRole('grid').isVisible()).toBe(false)
+})
+
+function transition(page: Page): Promise<string> {
+  return page.evaluate<string>(`getComputedStyle(document.querySelector('.row')).transitionDuration`)
+}
+
+/** Whatever is seen and reaches beyond the screen's width, by what it is. */
+function outside(page: Page, within = 'body'): Promise<string[]> {
+  return page.evaluate<string[]>(`(() => {
+    const width = document.documentElement.clientWidth
+    const wide = document.documentElement.scrollWidth > width ? ['the page scrolls sideways'] : []
+    return wide.concat([...document.querySelectorAll('${within} *')]
+      .filter((element) => element.checkVisibility() && !element.closest('.unseen, .head'))
+      // What a box cuts off is not outside of the screen.
+      .filter((element) => !element.closest('.cell, .brand, #holder, #nodes') || element.matches('.cell, #holder'))
+      .filter((element) => {
+        const { left, right } = element.getBoundingClientRect()
+        return right > width + 0.5 || left < -0.5
+      })
+      .map((element) => element.tagName + '#' + element.id + '.' + element.className))
+  })()`)
+}
+
+/** Texts whose colour is too near to what is behind them. */
+function hardToRead(page: Page): Promise<string[]> {
+  return page.evaluate<string[]>(`(() => {
+    const context = document.createElement('canvas').getContext('2d', { willReadFrequently: true })
+    // The canvas turns any way to write a colour into numbers.
+    const rgba = (colour) => {
+      context.clearRect(0, 0, 1, 1)
+      context.fillStyle = colour
+      context.fillRect(0, 0, 1, 1)
+      return [...context.getImageData(0, 0, 1, 1).data]
+    }
+    const luminance = (rgb) => {
+      const [r, g, b] = rgb.map((part) => {
+        const share = part / 255
+        return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4
+      })
+      return 0.2126 * r + 0.7152 * g + 0.0722 * b
+    }
+    const behind = (element) => {
+      for (let at = element; at; at = at.parentElement) {
+        const colour = rgba(getComputedStyle(at).backgroundColor)
+        if (colour[3] === 255) return colour
+      }
+      return [255, 255, 255, 255]
+    }
+    return [...document.querySelectorAll('body *')]
+      .filter((element) => element.checkVisibility({ visibilityProperty: true }) && !element.closest('.unseen'))
+      .filter((element) => [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim() !== ''))
+      .map((element) => {
+        const [a, b] = [rgba(getComputedStyle(element).color), behind(element)]
+          .map((colour) => luminance(colour.slice(0, 3)))
+          .sort((x, y) => y - x)
+        const old = element.closest('[data-old] :is(#grid, #health)') === null ? '' : 'old: '
+        return { contrast: (a + 0.05) / (b + 0.05), what: old + element.tagName + '#' + element.id + ' ' + element.textContent.slice(0, 30) }
+      })
+      .filter(({ contrast }) => contrast < 4.5)
+      .map(({ contrast, what }) => what + ' ' + contrast.toFixed(2))
+  })()`)
+}
+
+function lightness(colour: string): number {
+  const [red = 0, green = 0, blue = 0] = (colour.match(/[\d.]+/g) ?? []).map(Number)
+  return (red + green + blue) / 3 / 255
+}
