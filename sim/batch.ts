@@ -7,8 +7,8 @@ import { drawPlan } from './plan.ts'
 import { run } from './run.ts'
 import { addBrokenRun, addRun, merge, noTotals, type Totals } from './totals.ts'
 
-/** Seeds that a worker does between two reports: a second or two. */
-const CHUNK = 25
+/** Seeds that a worker does between two reports: about a second. */
+const CHUNK = 10
 
 export interface Batch {
   readonly first: number
@@ -124,8 +124,9 @@ function answerOf(worker: ReturnType<typeof fork>, task: { from: number; count: 
   })
 }
 
-/** The other end. */
+/** The other end. Who is not waited for any more does not go on. */
 export function work(): void {
+  process.once('disconnect', () => process.exit())
   process.on('message', (task) => {
     const { from, count } = task as { from: number; count: number }
     void runSeeds(from, count).then((totals) => process.send!(totals))

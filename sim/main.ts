@@ -22,7 +22,7 @@ const USAGE = `npm run sim -- [options]
   --totals           what long batches have come to so far
   --explore          every order of events of small configurations; --only NAME, --most N states each
   --scenario NAME    one of the catalogue, or all
-  --svg FILE         a picture of the run or scenario`
+  --svg FILE         a picture of the run or scenario; with all of them, FILE-NAME each`
 
 const { values } = parseArgs({
   options: {
@@ -134,7 +134,13 @@ async function scenarios(name: string): Promise<number> {
     const told = await tell(scenario)
     console.log(told.text)
     if (!told.asExpected) wrong++
-    if (values.svg !== undefined) writeFileSync(values.svg, told.picture)
+    if (values.svg !== undefined) writeFileSync(pictureOf(values.svg, chosen.length, scenario.name), told.picture)
   }
   return wrong === 0 ? 0 : 1
+}
+
+/** Several pictures have their names in that of the file. */
+function pictureOf(file: string, pictures: number, name: string): string {
+  const { dir, name: base, ext } = path.parse(file)
+  return pictures === 1 ? file : path.join(dir, `${base}-${name}${ext}`)
 }

@@ -54,12 +54,13 @@ export function explore(
   const mostStates = limits.states ?? Infinity
   const beganMs = clock()
   const walk = prepare(configuration)
-  const short = inBreadth(walk, Math.min(MOST_KEPT, mostStates))
-  const { why, rest } = inDepth(walk, short, mostStates)
-  const verdict = why !== undefined ? 'broken' : rest > 0 ? 'not exhausted' : 'holds'
+  const { steps: trail, open } = inBreadth(walk, Math.min(MOST_KEPT, mostStates))
+  inDepth(walk, open, mostStates)
+  const { why, transitions } = walk
+  const verdict = why !== undefined ? 'broken' : open.count > 0 ? 'not exhausted' : 'holds'
   const { count: states, doubt } = walk.seen
   const tookMs = clock() - beganMs
-  return { configuration, states, transitions: walk.transitions, doubt, verdict, why, trail: short.steps, tookMs }
+  return { configuration, states, transitions, doubt, verdict, why, trail, tookMs }
 }
 
 interface Walk {
@@ -68,20 +69,21 @@ interface Walk {
   readonly seen: Seen
   readonly start: Uint8Array
   transitions: number
+  /** The first promise that was broken. */
+  why: string | undefined
 }
 
 function prepare(configuration: Configuration): Walk {
   const shape = shapeOf(configuration.nodes, configuration.proposals.length)
   const protocol = new Protocol(shape, configuration, new Steps(configuration.quick))
   const canonical = new Canonical(shape, renamings(configuration.proposals))
-  return { protocol, canonical, seen: new Seen(), start: protocol.start(), transitions: 0 }
+  return { protocol, canonical, seen: new Seen(), start: protocol.start(), transitions: 0, why: undefined }
 }
 
 /** So many states are kept with the way to them. */
 const MOST_KEPT = 300_000
 
 interface Reached {
-  readonly why: string | undefined
   readonly steps: string[]
   /** States that are still to be looked at. */
   readonly open: StateList
@@ -96,15 +98,14 @@ function inBreadth(walk: Walk, most: number): Reached {
   reached.push(start)
   seen.add(canonical.of(start))
   const state = start.slice()
-  let why: string | undefined
   let way: number[] = []
   let at = 0
-  for (; at < reached.count && reached.count < most && why === undefined; at++) {
+  for (; at < reached.count && reached.count < most && walk.why === undefined; at++) {
     reached.read(at, state)
     let move = 0
     protocol.moves(state, (next, broken) => {
-      if (broken !== undefined && why === undefined) {
-        why = broken
+      if (broken !== undefined && walk.why === undefined) {
+        walk.why = broken
         way = [...wayTo(ways, at), move]
       }
       if (seen.add(canonical.of(next))) {
@@ -120,28 +121,22 @@ function inBreadth(walk: Walk, most: number): Reached {
     reached.read(at, state)
     open.push(state)
   }
-  return { why, steps: replayed(protocol, start, way), open }
+  return { steps: replayed(protocol, start, way), open }
 }
 
 /** All the rest, in any order. */
-function inDepth(
-  walk: Walk,
-  { why: known, open }: Reached,
-  mostStates: number,
-): { why: string | undefined; rest: number } {
+function inDepth(walk: Walk, open: StateList, mostStates: number): void {
   const { protocol, canonical, seen } = walk
   const state = walk.start.slice()
-  let why = known
   const visit: Visit = (next, broken) => {
     walk.transitions++
-    why ??= broken
+    walk.why ??= broken
     if (seen.add(canonical.of(next))) open.push(next)
   }
-  while (open.count > 0 && why === undefined && seen.count <= mostStates) {
+  while (open.count > 0 && walk.why === undefined && seen.count <= mostStates) {
     open.pop(state)
     protocol.moves(state, visit)
   }
-  return { why, rest: open.count }
 }
 
 function wayTo(ways: readonly { from: number; move: number }[], at: number): number[] {

@@ -118,7 +118,7 @@ const splitVote: Scenario = {
       for (const node of [0, 1, 2]) if (node !== process) delay(stage, process, `n${node}`, 3)
       stage.start(0, process, async () => {
         if (remedied) return void (await stage.acquire(process, { waitMs: 3000 }))
-        for (let attempt = 0; attempt < 12 && stage.done.size === 0; attempt++) {
+        for (let attempt = 0; attempt < 5 && stage.done.size === 0; attempt++) {
           const owner = `p${process}-${attempt}`
           if (await setByHand(stage, process, [0, 1, 2], owner, 1000)) return void stage.believes(process)
           stage.note(process, 'has one vote of three, lets go, and waits 100 ms')

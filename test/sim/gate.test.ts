@@ -1,17 +1,15 @@
-import { execFile } from 'node:child_process'
-import { readFileSync } from 'node:fs'
+import { readFileSync, rmSync } from 'node:fs'
 import path from 'node:path'
-import { promisify } from 'node:util'
-import { beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { MUTATIONS } from '../../sim/gate/mutations.ts'
+import { buildSimulator, node } from './build.ts'
 
-const ROOT = path.resolve(import.meta.dirname, '../..')
-const node = (...args: string[]): Promise<{ stdout: string }> =>
-  promisify(execFile)(process.execPath, args, { cwd: ROOT })
+let folder: string
 
 beforeAll(async () => {
-  await node('node_modules/typescript/bin/tsc', '-p', 'tsconfig.sim.json')
+  folder = await buildSimulator()
 }, 300_000)
+afterAll(() => rmSync(folder, { recursive: true }))
 
 describe('the gate', () => {
   test('has at least 25 mutations, each with a name of its own', () => {
@@ -22,7 +20,7 @@ describe('the gate', () => {
   test.each(MUTATIONS.map((mutation) => [mutation.name, mutation] as const))(
     'can put the bug back: %s',
     (_name, { file, changes }) => {
-      const text = readFileSync(path.join(ROOT, 'dist-sim', file), 'utf8')
+      const text = readFileSync(path.join(folder, file), 'utf8')
       for (const { find, replace } of changes) {
         expect(text.split(find)).toHaveLength(2)
         expect(replace).not.toBe(find)
@@ -39,7 +37,15 @@ describe('the gate', () => {
     'release deletes',
     'a partial attempt',
   ])('catches: %s', { timeout: 300_000 }, async (only) => {
-    const { stdout } = await node('dist-sim/sim/gate/main.js', '--only', only, '--jobs', '1', '--seeds', '150')
+    const { stdout } = await node(
+      path.join(folder, 'sim/gate/main.js'),
+      '--only',
+      only,
+      '--jobs',
+      '1',
+      '--seeds',
+      '150',
+    )
     expect(stdout).toMatch(/1 of 1 caught/)
   })
 })

@@ -30,5 +30,6 @@ test('docs/proof.md tells them as they happen', async () => {
   const after = rest!.slice(rest!.indexOf(end))
   const now = [before, begin, told.join('\n'), after].join('')
   if (process.env['UPDATE_PROOF'] === '1') writeFileSync(file, now)
-  expect(now, 'update it with: UPDATE_PROOF=1 npx vitest run test/sim/scenarios.test.ts').toBe(text)
+  const written = readFileSync(file, 'utf8')
+  expect(now, 'update it with: UPDATE_PROOF=1 npx vitest run test/sim/scenarios.test.ts').toBe(written)
 })
