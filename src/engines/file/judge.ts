@@ -42,6 +42,11 @@ export class Judge {
     return this.#isOfEarlierBoot(boot, entered_ms) || this.#isGone(process)
   }
 
+  /** It can't take its turn, whatever the time. */
+  isStopped({ process }: TicketRow): boolean {
+    return process !== null && this.#machine.isStopped(process)
+  }
+
   /** Where a boot is not known, a time that is still to come tells it: the clock starts again with each boot. */
   #isOfEarlierBoot(boot: string, writtenMs: number): boolean {
     if (boot !== '' && this.#machine.boot !== '') return boot !== this.#machine.boot

@@ -22,10 +22,11 @@ export type Verdict =
   | { readonly kind: 'blocked'; readonly by: Blocker }
 
 /**
- * So long may the first in line leave a free resource alone before it loses its place: it may be stopped, or have died
- * where we can't see it. Far longer than a wake-up takes, short for those behind it.
+ * So long may the first in line leave a free resource alone before it loses its place: it may have died, or be stopped, where
+ * we can't see it. Far longer than a wake-up takes, on a machine with too much to do as well: if those who are merely slow lose
+ * their place, each of them costs the others that time, and all queue again.
  */
-const TURN_MS = 1000
+const TURN_MS = 5000
 
 /** What stands in the file, and what may be done with it. Everything here is called within a transaction. */
 export class Ledger {
@@ -222,7 +223,7 @@ export class Ledger {
 
   /**
    * Finds the one whom the owner of this ticket waits for in the end. If nothing but its own slowness keeps it from taking
-   * its turn, it is called, and after a while it loses its place. Answers when to look again, if that can be said.
+   * its turn, it is called, and after a while it loses its place; at once if it is stopped. Answers when to look again, if that can be said.
    */
   #hurry(ticket: TicketRow): number | undefined {
     const front = this.#front(ticket)
@@ -230,7 +231,7 @@ export class Ledger {
     if (this.#blockingLease(this.#namesOf(front.number), '') !== undefined) return undefined
     if (front.called_ms === null) this.#sql('UPDATE ticket SET called_ms = ? WHERE number = ?').run(now, front.number)
     const leftMs = (front.called_ms ?? now) + TURN_MS - now
-    if (leftMs > 0) return leftMs
+    if (leftMs > 0 && !this.#judge.isStopped(front)) return leftMs
     this.#drop(front.number)
     return 0
   }

@@ -12,6 +12,8 @@ export interface Machine {
   readonly offsetMs: number
   /** True only for a process that surely is no more. One that is stopped lives. */
   isGone(process: string): boolean
+  /** True only for one that is surely stopped, as by SIGSTOP or a debugger. */
+  isStopped(process: string): boolean
 }
 
 /** Looks once; a process does not change its machine. */
@@ -30,17 +32,28 @@ function linux(): Machine {
   const isOurProc = linkOr('/proc/self') === String(process.pid)
   const started = isOurProc ? statOf(process.pid)?.started : undefined
   const self = started === undefined ? null : `${process.pid} ${started} ${place}`
+  const idOf = (other: string): { readonly pid: number; readonly started: string } | undefined => {
+    const [pid, startedThen, ...there] = other.split(' ')
+    if (other === self || !isOurProc || there.join(' ') !== place) return undefined
+    return { pid: Number(pid), started: startedThen! }
+  }
   return {
     boot,
     self,
     offsetMs: clockOffsetMs(),
     isGone(other) {
-      const [pid, startedThen, ...there] = other.split(' ')
-      if (other === self || !isOurProc || there.join(' ') !== place) return false
-      if (!exists(Number(pid))) return true
-      const stat = statOf(Number(pid))
-      // Unreadable is not gone: /proc may hide other users' processes.
-      return stat !== undefined && (stat.hasEnded || stat.started !== startedThen)
+      const id = idOf(other)
+      if (id === undefined) return false
+      if (!exists(id.pid)) return true
+      const stat = statOf(id.pid)
+      // Unreadable is not gone: /proc may hide other users' processes. A zombie runs no more; its parent has just not
+      // asked yet how it ended.
+      return stat !== undefined && (stat.state === 'Z' || stat.state === 'X' || stat.started !== id.started)
+    },
+    isStopped(other) {
+      const id = idOf(other)
+      const stat = id && statOf(id.pid)
+      return stat !== undefined && stat.started === id!.started && (stat.state === 'T' || stat.state === 't')
     },
   }
 }
@@ -56,6 +69,7 @@ function darwin(): Machine {
       const [pid, there] = other.split(' ')
       return there === boot && !exists(Number(pid))
     },
+    isStopped: () => false,
   }
 }
 
@@ -94,13 +108,12 @@ function exists(pid: number): boolean {
   }
 }
 
-function statOf(pid: number): { readonly started: string; readonly hasEnded: boolean } | undefined {
+function statOf(pid: number): { readonly started: string; readonly state: string } | undefined {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, 'latin1')
     // The name stands in parentheses and may itself contain some. The state follows it; the start time is 19 fields on.
     const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
-    // A zombie runs no more; its parent has just not asked yet how it ended.
-    return { started: fields[19]!, hasEnded: fields[0] === 'Z' || fields[0] === 'X' }
+    return { started: fields[19]!, state: fields[0]! }
   } catch {
     return undefined
   }

@@ -1,7 +1,9 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { thisMachine } from '../../../../src/engines/file/machine.ts'
+import { until } from '../../../support/until.ts'
 
 describe('a process', () => {
   const machine = thisMachine()
@@ -19,6 +21,22 @@ describe('a process', () => {
 
   test('is gone when another one, that started later, has its number', () => {
     expect(machine.isGone([pid, Number(started) - 1, ...place].join(' '))).toBe(true)
+  })
+
+  test('is stopped while it is, and lives', async () => {
+    const child = spawn('sleep', ['60'])
+    const [startedThen] = /(?<=\) (?:\S+ ){19})\d+/.exec(readFileSync(`/proc/${child.pid}/stat`, 'latin1'))!
+    const id = [child.pid, startedThen, ...place].join(' ')
+    try {
+      expect(machine.isStopped(id)).toBe(false)
+      child.kill('SIGSTOP')
+      await until(() => machine.isStopped(id), { what: 'a stop' })
+      expect(machine.isGone(id)).toBe(false)
+      child.kill('SIGCONT')
+      await until(() => !machine.isStopped(id), { what: 'its end' })
+    } finally {
+      child.kill('SIGKILL')
+    }
   })
 
   test('of another boot or another namespace is never said to be gone', () => {
