@@ -99,14 +99,17 @@ export class Handler {
   async #events({ request, visitor }: Visit): Promise<Response> {
     this.#assertReads(request, visitor)
     const { name, identity } = this.#engine
-    const body = this.pages.open({
-      server: this.#server,
-      engine: { name, identity: this.#settings.redact(identity) },
-      may: visitor.role === 'write' ? 'write' : 'read',
-      loggedIn: visitor.by === 'cookie',
-      version: this.#version,
-      limits: this.#forcing.limits,
-    })
+    const body = this.pages.open(
+      {
+        server: this.#server,
+        engine: { name, identity: this.#settings.redact(identity) },
+        may: visitor.role === 'write' ? 'write' : 'read',
+        loggedIn: visitor.by === 'cookie',
+        version: this.#version,
+        limits: this.#forcing.limits,
+      },
+      request.signal,
+    )
     // Nginx would collect events until it has a page full of them.
     return new Response(body, {
       headers: { ...COMMON, 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' },

@@ -63,7 +63,8 @@ export class Pages {
     return { streams: this.#streams.size, looks: this.#looks, leases: this.board.size }
   }
 
-  open(hello: Hello): ReadableStream<Uint8Array> {
+  /** Ends with its signal too: some servers abort the request where others cancel the answer's body. */
+  open(hello: Hello, signal: AbortSignal): ReadableStream<Uint8Array> {
     if (this.#isClosed) throw new Refused(503, 'the dashboard is closed', { 'retry-after': RETRY_AFTER_S })
     if (this.#streams.size >= this.#settings.streams) {
       throw new Refused(503, `${this.#streams.size} pages are open, and no more are allowed`, {
@@ -75,6 +76,7 @@ export class Pages {
       if (this.#streams.size === 0) this.#watched(false)
     })
     this.#streams.set(stream, { beats: 0 })
+    signal.addEventListener('abort', () => stream.close(), { once: true })
     stream.push(GREETING)
     stream.push(this.#chunks.event('hello', hello))
     for (const chunk of [this.#latest.nodes, this.#latest.findings]) if (chunk !== undefined) stream.push(chunk)

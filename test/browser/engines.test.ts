@@ -1,7 +1,6 @@
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
-import { Pool } from 'pg'
 import { describe, expect, test } from 'vitest'
 import type { Engine } from '../../src/engine.ts'
 import { etcd } from '../../src/engines/etcd/index.ts'
@@ -9,6 +8,7 @@ import { file } from '../../src/engines/file/index.ts'
 import { postgres } from '../../src/engines/postgres/index.ts'
 import { redis, redlock } from '../../src/engines/redis/index.ts'
 import { createLocks } from '../../src/locks.ts'
+import { openPool } from '../engines/postgres/clients.ts'
 import { startEtcd } from '../support/servers/etcd.ts'
 import { startPostgres } from '../support/servers/postgres.ts'
 import { startRedis, startRedisNodes } from '../support/servers/redis.ts'
@@ -53,7 +53,7 @@ const kinds: Record<string, Kind> = {
     waiting: '–',
     async start() {
       const server = await startPostgres()
-      const pool = new Pool({ connectionString: server.url })
+      const pool = openPool({ connectionString: server.url })
       return { engine: () => postgres(pool), stop: () => pool.end().then(() => server.stop()) }
     },
   },

@@ -96,7 +96,7 @@ test('a screen reader finds a grid with rows, and hears of the connection', asyn
   const grid = page.getByRole('grid', { name: 'Leases' })
   expect(await grid.getAttribute('aria-rowcount')).toBe('2')
   // Redis does not know who waits, so that nothing is said about it.
-  expect(await grid.getByRole('columnheader').allTextContents()).toEqual(COLUMNS)
+  expect(await grid.getByRole('columnheader').allInnerTexts()).toEqual(COLUMNS)
   expect(await grid.getByRole('row', { name: 'order:42' }).getAttribute('aria-rowindex')).toBe('2')
   expect(await grid.getByRole('gridcell').count()).toBe(COLUMNS.length)
   expect(await page.getByRole('status').first().textContent()).toBe('live')

@@ -260,6 +260,16 @@ describe('a page that does not read', () => {
   })
 })
 
+test('a page whose request is aborted is gone at once', async () => {
+  await using page = dashboard(memory(), ANYONE)
+  const leaving = new AbortController()
+  const viewer = new Viewer(await ask(page, '/events', { signal: leaving.signal }))
+  await viewer.has('hello')
+  leaving.abort()
+  expect(page.counts.streams).toBe(0)
+  await until(() => viewer.isOver, { what: 'the stream is over' })
+})
+
 test('a page is asked again who it is after an hour', async () => {
   const clock = new ManualClock()
   await using page = dashboard(memory({ clock }), { ...ANYONE, clock, whenIdle: 'never', every: 60_000 })

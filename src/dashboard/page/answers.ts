@@ -1,4 +1,4 @@
-import type { ExtendAnswer, History, Problem, ReleaseAnswer } from '../protocol.ts'
+import type { ExtendAnswer, ExtendRequest, History, Problem, ReleaseAnswer, ReleaseRequest } from '../protocol.ts'
 
 /** What the server said no with, in its own words. */
 class Refused extends Error {}
@@ -8,11 +8,11 @@ export function askHistory(resource: string): Promise<History> {
 }
 
 export function askRelease(resource: string, token: string): Promise<ReleaseAnswer> {
-  return post('./release', { resource, token })
+  return post('./release', { resource, token } satisfies ReleaseRequest)
 }
 
 export function askExtend(resource: string, token: string, ttlMs: number): Promise<ExtendAnswer> {
-  return post('./extend', { resource, token, ttlMs })
+  return post('./extend', { resource, token, ttlMs } satisfies ExtendRequest)
 }
 
 function post<T>(address: string, body: object): Promise<T> {

@@ -12,7 +12,7 @@ const VERY_LOW = 0.15
 export class Bar {
   readonly root = element('span', { class: 'bar' })
   readonly #fill = element('span')
-  #shown = ''
+  #shown: string | undefined
 
   constructor() {
     this.root.append(this.#fill)

@@ -63,7 +63,7 @@ describe('the queue', () => {
     const refusal = await engine.acquire(request)
     expect(refusal).toMatchObject({ kind: 'refused', reason: 'held' })
     expect(refusal).not.toHaveProperty('holder')
-    expect(await leases(engine)).toEqual([])
+    expect(await leases(file(place.path))).toEqual([])
     await until(async () => (await engine.acquire(request)).kind === 'granted', { what: 'the end of its turn' })
     await engine.close()
   })
