@@ -1,4 +1,4 @@
-import { instant, sleep, type MachineClock } from '../../clock.ts'
+import { instant, sleep, type MachineClock, type Timer } from '../../clock.ts'
 import type {
   Engine,
   EngineLimits,
@@ -59,6 +59,9 @@ const MAKE: Terms = { where: 'here', create: true }
 /** What a call works with when it is not about a lease of some ttl. */
 const USUAL_TTL_MS = 10_000
 
+/** Soon enough for those who wait behind; the file is not kept busier by it. */
+const GIVE_UP_AGAIN_MS = 50
+
 export class FileEngine implements Engine {
   readonly name = 'file'
   readonly identity: string
@@ -69,6 +72,9 @@ export class FileEngine implements Engine {
   #opened: Opened | undefined
   #opening: Promise<void> | undefined
   #closed = false
+  /** Who waits no longer, as long as their tickets may still be there. */
+  readonly #givenUp = new Set<string>()
+  #givingUp: Timer | undefined
 
   constructor(settings: FileSettings) {
     this.identity = `file:${settings.path}`
@@ -94,9 +100,8 @@ export class FileEngine implements Engine {
         await this.#opened?.line.wait(verdict.by, beganMs, signal)
       }
     } catch (error) {
-      // A ticket that stays behind is found out and dropped by those who come after it.
-      const terms: Terms = { where: 'anywhere', create: false }
-      await this.#write(request, terms, ({ ledger }) => ledger.giveUpTicket(request.owner)).catch(() => undefined)
+      this.#givenUp.add(request.owner)
+      await this.#giveUp(request.ttlMs)
       throw error
     }
   }
@@ -147,8 +152,36 @@ export class FileEngine implements Engine {
 
   async close(): Promise<void> {
     this.#closed = true
+    this.#givingUp?.cancel()
     await this.#opening?.catch(() => undefined)
+    if (this.#givenUp.size > 0) await this.#giveUp(USUAL_TTL_MS)
     this.#forget()
+  }
+
+  /**
+   * Takes the tickets of those who wait no longer out of the line. While the file is busy that can't be done, and a ticket
+   * that stays behind would cost everyone after it the time of a turn: it is tried again until it is done.
+   */
+  async #giveUp(ttlMs: number): Promise<void> {
+    const owners = [...this.#givenUp]
+    const terms: Terms = { where: 'anywhere', create: false }
+    try {
+      await this.#write({ resources: [], ttlMs }, terms, ({ ledger }) =>
+        owners.forEach((owner) => ledger.giveUpTicket(owner)),
+      )
+      for (const owner of owners) this.#givenUp.delete(owner)
+    } catch {
+      if (this.#closed) return
+      // In the background: the tickets of a process that ends are no longer in anybody's way.
+      this.#givingUp ??= this.#clock.timer(
+        () => {
+          this.#givingUp = undefined
+          void this.#giveUp(USUAL_TTL_MS)
+        },
+        GIVE_UP_AGAIN_MS,
+        true,
+      )
+    }
   }
 
   /** A grant that the others might not see is none, and nothing of it stays. */

@@ -100,6 +100,26 @@ describe('the queue', () => {
     expect(await turns[1]!).toBeGreaterThan(token)
   })
 
+  test('forgets who gave up, also if the file was busy just then', async () => {
+    await using place = new Place()
+    await using holder = createLocks(file(place.path))
+    await holder.acquire('x')
+    const engine = file(place.path, { patience: 50 })
+    const giveUp = new AbortController()
+    const request = { resources: ['x'], owner: 'impatient', ttlMs: 1000, inOrder: false }
+    const turn = engine.enqueue!(request, giveUp.signal)
+    await queued(place, 1)
+    const blocker = (await loadLibrary()).connect(place.path)
+    blocker.exec('BEGIN IMMEDIATE')
+    giveUp.abort()
+    await expect(turn).rejects.toThrow('aborted')
+    await queued(place, 1)
+    blocker.exec('ROLLBACK')
+    blocker.close()
+    await queued(place, 0)
+    await engine.close()
+  })
+
   test('of several resources waits for all of them, and holds none meanwhile', async () => {
     await using place = new Place()
     await using one = createLocks(file(place.path))
