@@ -9,7 +9,7 @@ const LATE_MS = { redlock: 5_000, redis: 1_500 }
 /** The least time that a silent node has; where round trips take as long, the two can't be told apart. */
 const NODE_TIME_MS = 100
 /** Where nothing goes wrong, nobody waits longer for something that is free. */
-const IDLE_MS = 1_200
+const IDLE_MS = 500
 
 /** Calls end, everyone gets what is free after the healing, and without faults nobody waits for nothing. */
 export function progress(history: History): Verdict {
