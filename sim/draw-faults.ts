@@ -263,3 +263,47 @@ export function drawFaults(plan: Plan, random: Seeded): Fault[] {
   }
   return faults.sort((a, b) => a.atMs - b.atMs)
 }
+
+/**
+ * Once all three nodes have been in use, one restarts without what it knew, and it is the only one that both groups of
+ * clients can reach: those whose clocks are ahead, and those whose are behind.
+ */
+export function drawForgetting(plan: Plan, random: Seeded): Fault[] {
+  // Not the first: if every node forgets everything, nobody can tell it from a new deployment.
+  const forgetful = random.int(1, 2)
+  const [ours, theirs] = [0, 3 - forgetful]
+  const faults = everyone(plan).map((process) => {
+    const node = plan.processes[process]!.aheadMs > 0 ? ours : theirs
+    return cut(random, { process, node }, random.between(200, 400), plan.busyMs)
+  })
+  const memory = memoryOf(plan, forgetful)
+  const crash = (atMs: number): Fault => ({
+    kind: 'crash',
+    node: forgetful,
+    memory,
+    atMs,
+    forMs: random.between(2, 20),
+  })
+  if (memory === 'second') {
+    faults.push(crash(random.between(0.25, 0.5) * plan.busyMs))
+    return faults.sort((a, b) => a.atMs - b.atMs)
+  }
+  // Those whose clocks are behind stand still before that, or come back without a memory: else they have heard of the
+  // highest number, and carry it from node to node.
+  const atMs = random.between(0.1, 0.4) * plan.busyMs
+  faults.push(crash(atMs))
+  for (const process of everyone(plan)) {
+    if (plan.processes[process]!.aheadMs > 0) continue
+    faults.push({
+      kind: 'pause',
+      process,
+      ms: random.between(200, 800),
+      steps: 0,
+      atMs: atMs - random.between(50, 400),
+    })
+    const backMs = random.between(10, 500)
+    if (random.chance(0.3))
+      faults.push({ kind: 'crash-process', process, backMs, atMs: atMs + random.between(0, 1500) })
+  }
+  return faults.sort((a, b) => a.atMs - b.atMs)
+}

@@ -1,5 +1,5 @@
 import type { Driver } from './client.ts'
-import { drawFaults } from './draw-faults.ts'
+import { drawFaults, drawForgetting } from './draw-faults.ts'
 import type { Fault } from './nemesis.ts'
 import { Seeded } from './random.ts'
 
@@ -44,16 +44,21 @@ export interface ProcessPlan {
  */
 const SPEEDS = { slowest: 0.9955, fastest: 1.0045 }
 
+const PERSISTENCE = ['none', 'everysec', 'always', 'mixed'] as const
+
 export function drawPlan(seed: number | string): Plan {
   const random = new Seeded(`plan ${seed}`)
   const engine = random.chance(0.15) ? 'redis' : 'redlock'
-  const size = engine === 'redis' ? 1 : random.pick([3, 3, 3, 5, 5, 4])
   const hasReplica = engine === 'redis' && random.chance(0.5)
+  // Some runs are about nodes that forget: leases on bare majorities, clients whose clocks are far apart, and time enough
+  // for a node to vote again while what it has forgotten still matters.
+  const isForgetful = engine === 'redlock' && random.chance(0.1)
+  const size = engine === 'redis' ? 1 : isForgetful ? 3 : random.pick([3, 3, 3, 5, 5, 4])
   // Wall clocks of clients may be anywhere: nothing rests on them while the counters are there.
-  const apartMs = random.pick([5, 5, 50, 1500, 100_000])
+  const apartMs = isForgetful ? 100_000 : random.pick([5, 5, 50, 1500, 100_000])
   const nodesApartMs = random.pick([1, 20, 200])
-  const persistence = random.pick(['none', 'everysec', 'always', 'mixed'] as const)
-  const maxTtlMs = random.pick([1000, 2000, 4000])
+  const persistence = random.pick(isForgetful ? (['none', 'everysec'] as const) : PERSISTENCE)
+  const maxTtlMs = isForgetful ? (persistence === 'none' ? 1000 : 4000) : random.pick([1000, 2000, 4000])
   const ttlMs = Math.round(random.between(0.2, 1) * maxTtlMs)
   // The ends of the range more often than what lies between: drift shows where nodes are fast and a process is slow.
   const speed = (): number =>
@@ -74,15 +79,16 @@ export function drawPlan(seed: number | string): Plan {
       driver: random.pick(['resend', 'reject']),
       tasks: random.pick([1, 1, 2, 3]),
     })),
-    resources: random.pick([['a'], ['a'], ['a', 'b']]),
+    resources: isForgetful ? ['a'] : random.pick([['a'], ['a'], ['a', 'b']]),
     ttlMs,
     maxTtlMs,
     restart: engine === 'redis' ? 'trust' : 'auto',
     replicas: hasReplica && random.chance(0.5) ? 1 : 0,
     latency: { baseMs: random.pick([0.2, 1, 5]), jitterMs: random.pick([0.1, 1, 5]) },
-    busyMs: random.between(0.7, 2) * 1000 + ttlMs,
+    busyMs: (isForgetful ? 4000 : random.between(0.7, 2) * 1000) + ttlMs,
     leaveFrozen: engine === 'redlock' && random.chance(0.3) ? random.int(0, size - 1) : undefined,
     faults: [],
   }
-  return { ...plan, faults: drawFaults(plan, random.fork('faults')) }
+  const draw = isForgetful ? drawForgetting : drawFaults
+  return { ...plan, faults: draw(plan, random.fork('faults')) }
 }

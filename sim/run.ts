@@ -109,7 +109,7 @@ export function setupOf(
     ttlMs: plan.ttlMs,
     drift: 0.01,
     sitOutMs: sitOutMs(plan),
-    faultless: plan.faults.length === 0,
+    faultless: plan.faults.length === 0 && plan.leaveFrozen === undefined,
     apartMs: Math.max(...ahead) - Math.min(...ahead),
     drifting: Math.max(...rates) / Math.min(...rates) > 1 / 0.99,
     quickMs: 20 + 8 * (plan.latency.baseMs + 3 * plan.latency.jitterMs),

@@ -33,8 +33,8 @@ export class Server {
   readonly #random: Seeded
   readonly #persistence: Redis['settings']['persistence']
   #log: Logged[] = []
-  #held: { connection: Connection; request: Request }[] = []
-  #busyUntilMs = 0
+  #waiting: { connection: Connection; request: Request }[] = []
+  #isWorking = false
   readonly #connections = new Set<Connection>()
   executed: (connection: Connection, request: Request, reply: readonly Reply[]) => void = () => undefined
 
@@ -64,28 +64,35 @@ export class Server {
 
   receive(connection: Connection, request: Request): void {
     if (!this.isUp) return
-    if (this.isFrozen) {
-      this.#held.push({ connection, request })
-      return
-    }
-    this.#busyUntilMs = Math.max(this.#busyUntilMs, this.#time.nowMs) + SERVICE_MS + this.slowMs
-    const { redis } = this
-    this.#time.at(this.#busyUntilMs, () => {
-      // It crashed or was frozen meanwhile.
-      if (redis !== this.redis || !this.isUp) return
-      if (this.isFrozen) this.#held.push({ connection, request })
-      else this.#execute(connection, request)
-    })
+    this.#waiting.push({ connection, request })
+    this.#work()
   }
 
   thaw(): void {
     this.isFrozen = false
-    for (const { connection, request } of this.#held.splice(0)) this.receive(connection, request)
+    this.#work()
+  }
+
+  /** One request after the other, each at the speed that the server has when its turn comes. */
+  #work(): void {
+    if (this.#isWorking || this.isFrozen || this.#waiting.length === 0) return
+    this.#isWorking = true
+    const { redis } = this
+    this.#time.after(SERVICE_MS + this.slowMs, () => {
+      // It crashed meanwhile, and what waited is gone.
+      if (redis !== this.redis || !this.isUp) return
+      this.#isWorking = false
+      // Frozen meanwhile: the request waits on.
+      if (this.isFrozen) return
+      const { connection, request } = this.#waiting.shift()!
+      this.#execute(connection, request)
+      this.#work()
+    })
   }
 
   crash(): void {
     this.isUp = false
-    this.#held = []
+    this.#forgetWaiting()
     for (const connection of this.#connections) connection.reset(0)
   }
 
@@ -97,9 +104,15 @@ export class Server {
 
   /** The replica takes over with what it has; what the primary had beyond that is gone. */
   failOver(): void {
+    this.#forgetWaiting()
     for (const connection of this.#connections) connection.reset(0)
     const nowMs = this.#time.nowMs
     this.#start(this.#log.filter(({ replicatedMs }) => replicatedMs <= nowMs))
+  }
+
+  #forgetWaiting(): void {
+    this.#waiting = []
+    this.#isWorking = false
   }
 
   /** Keys and what is left of their time; forgets nothing. */

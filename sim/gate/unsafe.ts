@@ -174,14 +174,6 @@ export const UNSAFE: readonly Mutation[] = [
     "if redis.pcall('get', KEYS[i]) ~= ARGV[a + 1] then ours = 0 end",
     "local held = redis.pcall('get', KEYS[i])\n    if not held then redis.call('set', KEYS[i], ARGV[a + 1]) elseif held ~= ARGV[a + 1] then ours = 0 end",
   ),
-  mutation(
-    'an extension counts nodes whose key it has put back',
-    'peers 14',
-    'seeds',
-    EXTEND,
-    'if (yes && !repaired)',
-    'if (yes)',
-  ),
   // Time.
   mutation(
     'a lease whose time is over is handed out',

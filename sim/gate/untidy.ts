@@ -5,7 +5,6 @@ const ELECTION = 'src/engines/redis/election.js'
 const NODE = 'src/engines/redis/node.js'
 const LONE = 'src/engines/redis/lone.js'
 const WAKEUPS = 'src/engines/redis/wakeups.js'
-const DESK = 'src/desk.js'
 const WAITER = 'src/waiter.js'
 
 /** Bugs that leave something behind, or keep someone waiting. */
@@ -123,14 +122,6 @@ export const UNTIDY: readonly Mutation[] = [
     WAITER,
     'if (armed)\n                        continue;',
     '',
-  ),
-  mutation(
-    'who has given up goes on contending',
-    'found by the simulator',
-    'seeds',
-    DESK,
-    'if (!contest.isWanted())',
-    'if (false)',
   ),
   mutation(
     'releases are not told',
