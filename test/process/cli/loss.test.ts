@@ -21,6 +21,9 @@ while :; do sleep 1; done
 /** sh, three sleeps, timeout, and the sleep of the loop. */
 const STUBBORN_SIZE = 6
 const TTL = ['--ttl', '3s', '--grace', '500ms']
+/** So that what happens at once, on a busy machine too, can be told from what happens when it is over. */
+const LONG = ['--ttl', '60s']
+const AT_ONCE_MS = 15_000
 
 let server: RedisServer
 let home: Home
@@ -41,8 +44,8 @@ interface Started {
   readonly family: readonly number[]
 }
 
-async function startStubborn(resource: string, ...options: string[]): Promise<Started> {
-  const command = home.start(['run', ...TTL, ...options, resource, '--', 'sh', '-c', STUBBORN])
+async function startStubborn(resource: string, ttl: readonly string[] = TTL): Promise<Started> {
+  const command = home.start(['run', ...ttl, resource, '--', 'sh', '-c', STUBBORN])
   const [pid, deadlineFile] = (await command.printed(/started (.*)\n/)).split(' ') as [string, string]
   await until(() => processTree(Number(pid)).length >= STUBBORN_SIZE, { what: 'the whole family is there' })
   return { command, pid: Number(pid), deadlineFile, family: processTree(Number(pid)) }
@@ -113,18 +116,17 @@ test('a short stop of ringfence costs nothing', async () => {
 })
 
 test('when ringfence is killed with SIGKILL, nothing of the command lives on, and no file is left', async () => {
-  const started = await startStubborn('killed')
+  const started = await startStubborn('killed', LONG)
   started.command.signal('SIGKILL')
   const killedMs = sharedNow().ms
   const { goneMs, untilMs } = await watchedToDeath(started)
   expect(goneMs).toBeLessThan(untilMs)
-  // At once, and not when the ttl is over.
-  expect(goneMs - killedMs).toBeLessThan(1000)
+  expect(goneMs - killedMs).toBeLessThan(AT_ONCE_MS)
   await until(() => deadlineOf(started.deadlineFile) === undefined, { what: 'the deadline file is removed' })
 })
 
 test('a watchdog that is killed is replaced by another', async () => {
-  const started = await startStubborn('unwatched')
+  const started = await startStubborn('unwatched', LONG)
   const watchdog = (): number | undefined =>
     processTree(started.command.pid).find((pid) => commandLine(pid).includes('/sh -s --'))
   const first = await until(watchdog, { what: 'there is a watchdog' })
@@ -132,7 +134,7 @@ test('a watchdog that is killed is replaced by another', async () => {
   await until(() => ![undefined, first].includes(watchdog()), { what: 'there is another' })
   started.command.signal('SIGKILL')
   const killedMs = sharedNow().ms
-  expect((await watchedToDeath(started)).goneMs - killedMs).toBeLessThan(1000)
+  expect((await watchedToDeath(started)).goneMs - killedMs).toBeLessThan(AT_ONCE_MS)
 })
 
 function commandLine(pid: number): string {
