@@ -240,14 +240,6 @@ export const UNSAFE: readonly Mutation[] = [
     'if (this.#signalInMs(record) <= -1e9)',
   ),
   mutation(
-    'a delay is counted from the end of a pause',
-    'found by the simulator',
-    'seeds',
-    KEEPER,
-    'const leftMs = Math.ceil(atMs - this.#clock.monotonicMs());',
-    'const leftMs = wholeMs;',
-  ),
-  mutation(
     'a node that does not answer counts as proof',
     'own',
     'seeds',
