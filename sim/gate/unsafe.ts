@@ -208,14 +208,6 @@ export const UNSAFE: readonly Mutation[] = [
     'record.renewed(instant(this.#clock), ttlMs);',
   ),
   mutation(
-    'validity by the wall clock alone',
-    'peers 7',
-    'seeds',
-    'src/clock.js',
-    'return Math.max(clock.monotonicMs() - since.monotonicMs, clock.wallMs() - since.wallMs);',
-    'return clock.wallMs() - since.wallMs;',
-  ),
-  mutation(
     'nothing is allowed for drift',
     'own',
     'seeds',

@@ -214,7 +214,8 @@ describe('progress', () => {
       waitMs: 100,
       turn: 'any',
     }
-    expect(verdictOf('progress', history(call))).toMatchObject({ verdict: 'false' })
+    const later: HistoryEvent = { at: 60_000, kind: 'note', process: 'p0', text: 'much later' }
+    expect(verdictOf('progress', history(call, later))).toMatchObject({ verdict: 'false' })
     expect(
       verdictOf('progress', history(call, { at: 120, kind: 'return', process: 'p0', call: 1, outcome: 'timed out' })),
     ).toMatchObject({ verdict: 'true' })
