@@ -121,8 +121,9 @@ export class Keeper {
    * delay counted from the end of the pause would let the signal come as much too late.
    */
   #wakeIn(nowMs: number, delayMs: number): void {
-    // Timers have whole milliseconds; a fraction less would find nothing due and be set again at once.
-    const wholeMs = Math.min(Math.max(Math.ceil(delayMs), 0), LONGEST_NAP_MS)
+    // Timers have whole milliseconds, one at least: a fraction less would find nothing due and be set again at once, and
+    // one that is due within the next must not be replaced by a new one, which comes after it.
+    const wholeMs = Math.min(Math.max(Math.ceil(delayMs), 1), LONGEST_NAP_MS)
     const atMs = nowMs + wholeMs
     if (atMs >= this.#timerAtMs) return
     this.#timer?.cancel()

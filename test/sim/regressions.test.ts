@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { runSeeds } from '../../sim/batch.ts'
 import { check } from '../../sim/checkers/all.ts'
 import { cut, quiet, Stage } from '../../sim/scenarios/stage.ts'
 
@@ -60,4 +61,12 @@ test('a waiter without a quorum backs off instead of waking itself by its own wi
   const attempts = stage.history.of('attempt').filter(({ at }) => at > 200)
   expect(attempts.length).toBeGreaterThan(2)
   expect(attempts.length).toBeLessThan(20)
+})
+
+test.each([
+  [1591, 'an extension in the last millisecond of a lease put the signal off'],
+  [2777, 'a script that had to be loaded first was sent again after the release, and what it was granted stayed'],
+  [3408, 'the same, after a partition'],
+])('seed %d: %s', async (seed) => {
+  expect((await runSeeds(seed, 1)).failedSeeds).toEqual([])
 })

@@ -260,11 +260,14 @@ export class QuorumEngine implements Engine {
     })
   }
 
-  /** The release is on its way there, and mostly behind what was granted late: only its answer tells. */
+  /**
+   * The release is on its way there, and mostly behind what was granted late: only its answer tells. If that has come, the
+   * grant may have been sent after it, also where the release found something: a node without our script is sent the
+   * same again once it has it, and meanwhile a repair may have put the key there.
+   */
   #lateGrant(trail: Trail, index: number, keys: KeySet, owner: string): void {
-    const released = trail.released.get(index)
-    if (released === undefined) trail.late.add(index)
-    else if (!released) this.#undo(index, keys, owner)
+    if (trail.released.has(index)) this.#undo(index, keys, owner)
+    else trail.late.add(index)
   }
 
   #released(
@@ -275,7 +278,7 @@ export class QuorumEngine implements Engine {
     owner: string,
   ): void {
     const ours = answer.kind === 'answer' && answer.value.ours
-    trail?.released.set(index, ours)
+    trail?.released.add(index)
     if (!ours && trail?.late.delete(index) === true) this.#undo(index, keys, owner)
   }
 

@@ -5,8 +5,8 @@
 export interface Trail {
   /** The lease was released: whatever takes effect after that must be undone. */
   over: boolean
-  /** What each node said to the release: true if the lease was there, and so nothing can have come after it. */
-  readonly released: Map<number, boolean>
+  /** Nodes that have answered to the release, or failed to. */
+  readonly released: Set<number>
   /** Nodes that granted after the release was sent, and have not answered to it yet. */
   readonly late: Set<number>
   underWay: number
@@ -28,7 +28,7 @@ export class Trails {
   begin(owner: string): Trail {
     let trail = this.#trails.get(owner)
     if (trail === undefined) {
-      trail = { ...FRESH, released: new Map(), late: new Set(), repaired: new Set(), repairing: new Set() }
+      trail = { ...FRESH, released: new Set(), late: new Set(), repaired: new Set(), repairing: new Set() }
       this.#trails.set(owner, trail)
     }
     trail.underWay++
