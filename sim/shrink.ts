@@ -22,14 +22,20 @@ export async function shrink(
     best = other
     return true
   }
-  for (let size = Math.ceil(best.plan.faults.length / 2); size >= 1; size = size === 1 ? 0 : Math.ceil(size / 2)) {
+  const drop = async (size: number): Promise<void> => {
     for (let from = 0; from < best.plan.faults.length;) {
       const { faults } = best.plan
       const without = [...faults.slice(0, from), ...faults.slice(from + size)]
       if (!(await attempt({ ...best.plan, faults: without }))) from += size
     }
   }
+  for (let size = Math.ceil(best.plan.faults.length / 2); size > 1; size = Math.ceil(size / 2)) await drop(size)
   for (const plan of simpler(best.plan)) await attempt(plan(best.plan))
+  // What mattered only together with a later one can go once that is gone.
+  for (let left = Infinity; best.plan.faults.length < left;) {
+    left = best.plan.faults.length
+    await drop(1)
+  }
   return best
 }
 
