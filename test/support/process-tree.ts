@@ -15,7 +15,13 @@ export function processTree(pid: number): number[] {
 /** Sends a signal to those of the processes that still exist. */
 export function signalAll(pids: readonly number[], signal: NodeJS.Signals): void {
   for (const pid of pids) {
-    if (!isGone(pid)) process.kill(pid, signal)
+    if (isGone(pid)) continue
+    try {
+      process.kill(pid, signal)
+    } catch (error) {
+      // Gone between the look and the signal.
+      if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
+    }
   }
 }
 
