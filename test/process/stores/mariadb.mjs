@@ -1,5 +1,6 @@
 import * as mariadb from 'mariadb'
 import { mariadbGuard } from '../../../dist/guards/index.js'
+import { sections } from './sql.mjs'
 
 async function read(by, account) {
   return (await by.query('SELECT balance FROM account WHERE id = ?', [account]))[0].balance
@@ -26,27 +27,7 @@ export async function open() {
         (place bigint AUTO_INCREMENT PRIMARY KEY, account varchar(100), token bigint)`)
       await pool.query('INSERT INTO account (id, balance) VALUES (?, 0)', [account])
     },
-    async transaction(lease, between) {
-      const [account] = lease.resources
-      await guard.enter(lease)
-      const balance = await read(pool, account)
-      await between()
-      await guard.transaction(lease, (tx) => write(tx, account, balance + 1, lease.token))
-    },
-    async inside(lease, between) {
-      const [account] = lease.resources
-      await guard.transaction(lease, async (tx) => {
-        const balance = await read(tx, account)
-        await between()
-        await write(tx, account, balance + 1, lease.token)
-      })
-    },
-    async unguarded(lease, between) {
-      const [account] = lease.resources
-      const balance = await read(pool, account)
-      await between()
-      await write(pool, account, balance + 1, lease.token)
-    },
+    ...sections(guard, pool, { read, write }),
     isEnded: (error) =>
       /ECONNRESET|EPIPE|ER_SOCKET_|ER_CMD_CONNECTION_CLOSED|ER_CONNECTION_KILLED/.test(
         `${error.code} ${error.message}`,

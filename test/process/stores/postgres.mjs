@@ -1,5 +1,6 @@
 import { Pool } from 'pg'
 import { postgresGuard } from '../../../dist/guards/index.js'
+import { sections } from './sql.mjs'
 
 // Ends the transaction of a process that was stopped in it, which would hold up everybody else.
 const IDLE_MS = 400
@@ -28,22 +29,7 @@ export async function open() {
       await pool.query('CREATE TABLE IF NOT EXISTS log (place bigserial, account text, token bigint)')
       await pool.query('INSERT INTO account (id, balance) VALUES ($1, 0)', [account])
     },
-    async transaction(lease, between) {
-      const [account] = lease.resources
-      await guard.enter(lease)
-      const balance = await read(pool, account)
-      await between()
-      await guard.transaction(lease, (tx) => write(tx, account, balance + 1, lease.token))
-    },
-    /** Stopped in the middle of the transaction, with the fence locked. */
-    async inside(lease, between) {
-      const [account] = lease.resources
-      await guard.transaction(lease, async (tx) => {
-        const balance = await read(tx, account)
-        await between()
-        await write(tx, account, balance + 1, lease.token)
-      })
-    },
+    ...sections(guard, pool, { read, write }),
     async column(lease, between) {
       const [account] = lease.resources
       const fence = guard.column(lease, { after: 2 })
@@ -57,12 +43,6 @@ export async function open() {
       await between()
       const log = `INSERT INTO log (account, token) SELECT id, fence_token FROM written`
       await statement(`WITH written AS (${update} RETURNING id, fence_token) ${log}`, balance + 1)
-    },
-    async unguarded(lease, between) {
-      const [account] = lease.resources
-      const balance = await read(pool, account)
-      await between()
-      await write(pool, account, balance + 1, lease.token)
     },
     // The server has ended the transaction, or the connection with it.
     isEnded: (error) => /25P03|ECONNRESET|EPIPE|terminated|not queryable/.test(`${error.code} ${error.message}`),
