@@ -1,6 +1,8 @@
 import { afterAll, describe, expect, test } from 'vitest'
 import { EXIT } from '../../../src/cli/exit-codes.ts'
+import { createCertificates } from '../../support/certificates.ts'
 import { Home } from '../../support/command.ts'
+import { onFreePorts } from '../../support/ports.ts'
 import { startConsul } from '../../support/servers/consul.ts'
 import { startEtcd } from '../../support/servers/etcd.ts'
 import { startMariadb } from '../../support/servers/mariadb.ts'
@@ -48,6 +50,29 @@ describe.each(ENGINES)('%s', (_name, start, urlOf) => {
     const doctor = JSON.parse((await home.run(['doctor', '--json'], options)).stdout) as { findings: unknown[] }
     expect(doctor.findings.length).toBeGreaterThan(0)
   })
+})
+
+function echoed(RINGFENCE_URL: string): ReturnType<Home['run']> {
+  return home.run(['run', '--no-wait', 'job', '--', 'echo', 'in'], { env: { RINGFENCE_URL } })
+}
+
+test('rediss:// trusts the authority that it names and no other, and does not print the password', async () => {
+  using certificates = createCertificates()
+  const file = (name: string): string => `${certificates.folder}/${name}`
+  const tls = ['--tls-cert-file', file('server.pem'), '--tls-key-file', file('server-key.pem')]
+  await using server = await onFreePorts(1, async ([port = 0]) => {
+    const args = ['--tls-port', String(port), ...tls, '--tls-ca-cert-file', file('ca.pem'), '--tls-auth-clients', 'no']
+    const redis = await startRedis({ password: 'hush', args })
+    return { tlsPort: port, [Symbol.asyncDispose]: () => redis.stop() }
+  })
+  const url = `rediss://:hush@127.0.0.1:${server.tlsPort}`
+  expect(await echoed(`${url}?ca=${file('ca.pem')}`)).toMatchObject({ code: 0, stdout: 'in\n', stderr: '' })
+  for (const stranger of [url, `${url}?ca=${file('other-ca.pem')}`]) {
+    const { code, stdout, stderr } = await echoed(stranger)
+    expect({ code, stdout }).toEqual({ code: EXIT.engine, stdout: '' })
+    expect(stderr).toContain('certificate')
+    expect(stderr).not.toContain('hush')
+  }
 })
 
 test.each([
