@@ -68,7 +68,14 @@ export async function addEtcdLearner(cluster: EtcdCluster): Promise<EtcdServer> 
   return onFreePorts(2, async ([clientPort = 0, peerPort = 0]) => {
     const learner = { name: 'learner', clientPort, peerPort }
     const leader = await cluster.leader()
-    const answer = await leader.call('cluster/member/add', { peerURLs: [peerUrl(learner)], isLearner: true })
+    // Refused until every member has been connected to the others for some seconds.
+    const answer = await until(
+      () => leader.call('cluster/member/add', { peerURLs: [peerUrl(learner)], isLearner: true }),
+      {
+        what: 'etcd takes a learner',
+      withinMs: 30_000,
+      },
+    )
     const { members } = answer as { members: { name?: string; peerURLs: string[] }[] }
     const peers = members.map(({ name = learner.name, peerURLs }) => `${name}=${peerURLs[0]}`)
     const settings = { 'initial-cluster': peers.join(','), 'initial-cluster-state': 'existing' }
