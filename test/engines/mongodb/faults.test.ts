@@ -20,16 +20,28 @@ test('an attempt that a frozen server carries out late is undone', async () => {
   await using opened = open(alone.url, { timeout: '1s' })
   const { engine } = opened
   const lease = await granted(engine, request(['warm']))
-  await alone.freeze()
-  const began = performance.now()
-  const failure = await engine.acquire(request(['late'])).catch((error: unknown) => error)
-  // Not the 30 s that the driver would take.
-  expect(performance.now() - began).toBeLessThan(15_000)
-  expect(failure).toMatchObject({ code: 'ENGINE', transient: true, resources: ['late'] })
-  await alone.thaw()
-  // It was carried out: the counter says so. And it was undone, long before its ttl of 30 s.
   const leases = opened.client.db('app').collection<{ _id: string; token: number; owner: string | null }>('ringfence')
-  await until(() => leases.findOne({ _id: 'late', token: 1, owner: null }), { what: 'the attempt is undone' })
+  // The server may notice first that nobody waits for the answer any more, and carry out nothing: then once more.
+  let late = 'late'
+  let isCarriedOut = false
+  for (let round = 1; round <= 5 && !isCarriedOut; round++) {
+    late = `late ${round}`
+    await alone.freeze()
+    const began = performance.now()
+    const failure = await engine.acquire(request([late])).catch((error: unknown) => error)
+    // Not the 30 s that the driver would take.
+    expect(performance.now() - began).toBeLessThan(15_000)
+    expect(failure).toMatchObject({ code: 'ENGINE', transient: true, resources: [late] })
+    await alone.thaw()
+    const found = until(() => leases.findOne({ _id: late, token: 1 }), { what: 'the attempt', withinMs: 5000 })
+    isCarriedOut = await found.then(
+      () => true,
+      () => false,
+    )
+  }
+  // It was carried out: the counter says so. And it was undone, long before its ttl of 30 s.
+  expect(isCarriedOut).toBe(true)
+  await until(() => leases.findOne({ _id: late, token: 1, owner: null }), { what: 'the attempt is undone' })
   expect(await engine.extend([lease])).toEqual([{ kind: 'held' }])
 })
 
