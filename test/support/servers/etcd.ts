@@ -73,7 +73,7 @@ export async function addEtcdLearner(cluster: EtcdCluster): Promise<EtcdServer> 
       () => leader.call('cluster/member/add', { peerURLs: [peerUrl(learner)], isLearner: true }),
       {
         what: 'etcd takes a learner',
-      withinMs: 30_000,
+        withinMs: 30_000,
       },
     )
     const { members } = answer as { members: { name?: string; peerURLs: string[] }[] }
