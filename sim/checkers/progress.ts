@@ -3,10 +3,9 @@ import { leasesOf } from './leases.ts'
 
 /**
  * A call that waits ends at most this much after its time; one that does not wait, after some rounds of an election, or
- * where there is one node, after that node's time. Rounds are long while nodes sit out and another one is silent: each then
- * asks all of them, with a second's patience, whether they may be let in.
+ * where there is one node, after that node's time.
  */
-const LATE_MS = { redlock: 12_000, redis: 1_500 }
+const LATE_MS = { redlock: 4_000, redis: 1_500 }
 /** The least time that a silent node has; where round trips take as long, the two can't be told apart. */
 const NODE_TIME_MS = 100
 /** Where nothing goes wrong, nobody waits longer for something that is free. */

@@ -133,9 +133,10 @@ export class RedisNode {
     this.#flights = new Flights(this.label, this.#options.clock, silentAfterMs, tell)
   }
 
-  /** What is still on its way is told as silent. */
+  /** What is still on its way is told as silent; what a late answer leads to after that is not told of. */
   close(): void {
     this.#flights?.close()
+    this.#flights = undefined
   }
 
   /** Resolves when every command sent has been answered. */

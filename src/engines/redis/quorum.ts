@@ -91,14 +91,12 @@ export class QuorumEngine implements Engine {
       node.acquire(keys, owner, ttlMs, proposal),
     )
     const isSitting = election.failures.some(({ cause }) => cause instanceof SittingOutError)
-    if (token !== undefined) {
-      if (isSitting) this.#returned.letInLater()
-      return { kind: 'granted', token: BigInt(token) }
-    }
-    // To be tried again, with a new owner: late answers of this one may still be on their way to be undone.
-    const isHeld = election.refusals.length > this.#nodes.length - this.#quorum
-    if (isSitting && !isHeld && (await this.#returned.letIn(true))) return { kind: 'refused', reason: 'split' }
-    return this.#refusal(election, request)
+    const spare = this.#nodes.length - this.#quorum
+    if (isSitting && election.refusals.length <= spare && election.failures.length > spare) {
+      // To be tried again, with a new owner: late answers of this one may still be on their way to be undone.
+      if (await this.#returned.letIn(true)) return { kind: 'refused', reason: 'split' }
+    } else if (isSitting) this.#returned.letInLater()
+    return token === undefined ? this.#refusal(election, request) : { kind: 'granted', token: BigInt(token) }
   }
 
   async handOver(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal> {
