@@ -5,7 +5,8 @@ import { keptProgress, runBatch, work, type Progress } from './batch.ts'
 import { failed } from './checkers/all.ts'
 import { commit } from './commit.ts'
 import { EXPLORATIONS, WRONG_RESTARTS } from './explore/catalogue.ts'
-import { explore, type Configuration, type Exploration } from './explore/explore.ts'
+import type { Configuration } from './explore/configuration.ts'
+import { explore, type Exploration } from './explore/explore.ts'
 import { drawPlan } from './plan.ts'
 import { run, type Outcome } from './run.ts'
 import { SCENARIOS } from './scenarios/catalogue.ts'
@@ -108,8 +109,10 @@ function picture(history: Outcome['world']['history'], title: string): void {
 function exploreAll(only: string | undefined, states: number): number {
   let wrong = 0
   const look = (name: string, configuration: Configuration, wanted: Exploration['verdict']): void => {
-    if (only !== undefined && !name.includes(only)) return
-    const found = explore(configuration, { states })
+    if (only !== undefined && (only in EXPLORATIONS ? name !== only : !name.includes(only))) return
+    const told = (seen: number, open: number): void =>
+      console.error(`${name}: ${seen} states so far, ${open} of them still to be looked at`)
+    const found = explore(configuration, { states, told })
     const { verdict, why, trail, transitions, doubt, tookMs } = found
     console.log(
       `${name}: ${verdict}${why === undefined ? '' : ` (${why})`}; ${found.states} states, ${transitions} transitions, ${(tookMs / 1000).toFixed(1)} s, hash doubt ${doubt.toExponential(0)}`,

@@ -1,5 +1,6 @@
 import { count, decide, noBallots, type Ballots, type NodeAnswer } from '../../src/engines/redis/votes.ts'
-import { CLIENT, clientAt, HEARD, LINK, linkAt, type Shape } from './state.ts'
+import { HEARD, LINK, OWN } from './exact-state.ts'
+import { clientAt, linkAt, MOST_NUMBER, type Shape, type State } from './state.ts'
 
 /** As often as a client lets the number to confirm rise; see election.ts. */
 const CONFIRM_ROUNDS = 4
@@ -22,19 +23,14 @@ export class Decider {
   }
 
   /** The shipped decision on what a client has heard. */
-  decide(
-    state: Uint8Array,
-    client: number,
-    from: number,
-    answers: readonly { node: number; answer: NodeAnswer }[],
-  ): Heard {
+  decide(state: State, client: number, from: number, answers: readonly { node: number; answer: NodeAnswer }[]): Heard {
     const { nodes } = this.#shape
-    const at = clientAt(client)
-    let key = String.fromCharCode(from + 1, state[at + CLIENT.confirming]!, state[at + CLIENT.rounds]!)
+    const at = clientAt(this.#shape, client)
+    let key = String.fromCharCode(from + 1, state[at + OWN.confirming]!, state[at + OWN.rounds]!)
     for (let node = 0; node < nodes; node++) {
       const link = linkAt(this.#shape, node, client)
-      const ballot = (state[link + LINK.heard]! << 4) | (state[link + LINK.fence]! << 1) | state[link + LINK.asked]!
-      key += String.fromCharCode((ballot << 8) | state[link + LINK.votes]!)
+      const ballot = (state[link + LINK.heard]! << 5) | (state[link + LINK.fence]! << 1) | state[link + LINK.asked]!
+      key += String.fromCharCode(ballot, state[link + LINK.votes]!)
     }
     // Of answers that come together, the ballots tell which they are.
     if (answers.length === 1) key += String.fromCharCode(codeOf(answers[0]!.answer))
@@ -46,7 +42,7 @@ export class Decider {
     return heard
   }
 
-  #decideAnew(state: Uint8Array, client: number, answers: readonly { node: number; answer: NodeAnswer }[]): Heard {
+  #decideAnew(state: State, client: number, answers: readonly { node: number; answer: NodeAnswer }[]): Heard {
     const links = Array.from({ length: this.#shape.nodes }, (_, node) => linkAt(this.#shape, node, client))
     const asked = links.map((link) => state[link + LINK.asked]!)
     const failed = links.map((link) => state[link + LINK.heard] === HEARD.failed)
@@ -55,8 +51,8 @@ export class Decider {
       if (answer.kind === 'granted') asked[node] = 0
       ballots = count(ballots, node, answer)
     }
-    let confirming = state[clientAt(client) + CLIENT.confirming]!
-    let rounds = state[clientAt(client) + CLIENT.rounds]!
+    let confirming = state[clientAt(this.#shape, client) + OWN.confirming]!
+    let rounds = state[clientAt(this.#shape, client) + OWN.rounds]!
     const ask = links.map(() => 0)
     const decision = decide(ballots, confirming)
     let outcome: Heard['outcome'] =
@@ -89,18 +85,18 @@ function codeOf(answer: NodeAnswer): number {
     case 'out':
       return 0
     case 'granted':
-      return 8 + answer.fence
+      return 32 + answer.fence
     case 'confirmed':
-      return 16 + answer.token
+      return 64 + answer.token
     case 'higher':
-      return 24 + answer.fence
+      return 96 + answer.fence
   }
 }
 
-function ballotOf(state: Uint8Array, link: number): Ballots[number] {
+function ballotOf(state: State, link: number): Ballots[number] {
   const heard = state[link + LINK.heard]!
   const votes: number[] = []
-  for (let token = 1; token < 8; token++) if (state[link + LINK.votes]! & (1 << token)) votes.push(token)
+  for (let token = 1; token <= MOST_NUMBER; token++) if (state[link + LINK.votes]! & (1 << token)) votes.push(token)
   return {
     state: heard === HEARD.silent ? 'silent' : heard === HEARD.ours ? 'ours' : 'out',
     fence: state[link + LINK.fence]!,
