@@ -122,7 +122,10 @@ export class Loose extends Model {
     if (!this.#isCrashAhead(next)) next[RUN.top] = 0
   }
 
-  /** A number that was asked for need not be known as one to ask for. */
+  /**
+   * A number that was asked for need not be known as one to ask for. This leans on the decision, to which such a number is no
+   * vote; the exact clients don't.
+   */
   #tidyRunning(next: State, client: number): void {
     const asked = next[clientAt(this.shape, client) + ASKED]!
     for (let node = 0; node < this.shape.nodes; node++) {
