@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { usage } from './exit-codes.ts'
 import { redacted } from './settings.ts'
 
@@ -64,6 +65,24 @@ export class Parameters {
   done(): void {
     const [name] = this.#values.keys()
     if (name !== undefined) throw usage(`--engine: unknown parameter '${name}' in ${redacted(this.#url)}`)
+  }
+}
+
+/** The schemes that say: with TLS. */
+const SECURE: readonly string[] = ['rediss', 'valkeys', 'etcds', 'consuls']
+
+/** With TLS, the files of certificates that are named because the system's own don't do. Without, there are none to name. */
+export function certificatesOf({ scheme, parameters }: Address): Record<string, Buffer> | undefined {
+  if (!SECURE.includes(scheme)) return undefined
+  const files = Object.entries(parameters.take({ ca: 'text', cert: 'text', key: 'text' }))
+  return Object.fromEntries(files.map(([name, file]) => [name, certificate(name, String(file))]))
+}
+
+function certificate(name: string, file: string): Buffer {
+  try {
+    return readFileSync(file)
+  } catch (error) {
+    throw usage(`--engine: ${name}: can't be read: ${(error as Error).message}`)
   }
 }
 

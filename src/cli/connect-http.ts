@@ -1,7 +1,6 @@
-import { readFileSync } from 'node:fs'
 import { consul } from '../engines/consul/index.ts'
 import { etcd } from '../engines/etcd/index.ts'
-import { parseAddress, type Address } from './address.ts'
+import { certificatesOf, parseAddress, type Address } from './address.ts'
 import type { Connection } from './connect.ts'
 import { redacted } from './settings.ts'
 
@@ -43,12 +42,9 @@ function urlsOf({ scheme, hosts }: Address): string[] {
   return hosts.map(({ host, port }) => `${protocol}://${host.includes(':') ? `[${host}]` : host}:${port}`)
 }
 
-/** Files of certificates, where the system's own don't do. */
-function tlsOf({ parameters }: Address): { tls?: Record<string, Buffer> } {
-  const files = Object.entries(parameters.take({ ca: 'text', cert: 'text', key: 'text' }))
-  return files.length === 0
-    ? {}
-    : { tls: Object.fromEntries(files.map(([name, path]) => [name, readFileSync(String(path))])) }
+function tlsOf(address: Address): { tls?: Record<string, Buffer> } {
+  const tls = certificatesOf(address)
+  return tls === undefined ? {} : { tls }
 }
 
 function connection(url: string, engine: Connection['engine']): Connection {

@@ -1,7 +1,6 @@
-import { readFileSync } from 'node:fs'
 import { sleep, systemClock } from '../clock.ts'
 import { redis, redlock } from '../engines/redis/index.ts'
-import { parseAddress, type Address, type Host } from './address.ts'
+import { certificatesOf, parseAddress, type Address, type Host } from './address.ts'
 import type { Connection } from './connect.ts'
 import { loadDriver } from './driver.ts'
 import { usage } from './exit-codes.ts'
@@ -29,7 +28,7 @@ export async function connectRedis(url: string): Promise<Connection> {
   const options = parameters.take(
     single ? { ...common, replicas: 'number', within: 'text' } : { ...common, maxTtl: 'text', restart: 'text' },
   )
-  const tls = tlsOf(address)
+  const tls = certificatesOf(address)
   parameters.done()
   const open = await opener(address, tls)
   let trouble: string | undefined
@@ -67,14 +66,7 @@ async function connected(all: readonly Promise<unknown>[]): Promise<void> {
   over.abort()
 }
 
-/** Files of certificates, where the system's own don't do. */
-function tlsOf({ scheme, parameters }: Address): Record<string, unknown> | undefined {
-  const files = parameters.take({ ca: 'text', cert: 'text', key: 'text' })
-  if (scheme === 'redis' || scheme === 'valkey') return undefined
-  return Object.fromEntries(Object.entries(files).map(([name, path]) => [name, readFileSync(String(path))]))
-}
-
-async function opener(address: Address, tls: Record<string, unknown> | undefined): Promise<Connect> {
+async function opener(address: Address, tls: Record<string, Buffer> | undefined): Promise<Connect> {
   const valkey = address.scheme.startsWith('valkey')
   const names = valkey ? ['iovalkey', 'ioredis', 'redis'] : ['ioredis', 'redis', 'iovalkey']
   const { name, module } = await loadDriver(names, valkey ? 'Valkey' : 'Redis')
@@ -121,7 +113,7 @@ interface Login {
   readonly user: string | undefined
   readonly password: string | undefined
   readonly database: number
-  readonly tls: Record<string, unknown> | undefined
+  readonly tls: Record<string, Buffer> | undefined
 }
 
 function nodeRedis(module: unknown, { user, password, database, tls }: Login): Connect {

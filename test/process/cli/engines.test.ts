@@ -1,10 +1,10 @@
 import { afterAll, describe, expect, test } from 'vitest'
 import { EXIT } from '../../../src/cli/exit-codes.ts'
-import { createCertificates } from '../../support/certificates.ts'
+import { createCertificates, type Certificates } from '../../support/certificates.ts'
 import { Home } from '../../support/command.ts'
 import { onFreePorts } from '../../support/ports.ts'
-import { startConsul } from '../../support/servers/consul.ts'
-import { startEtcd } from '../../support/servers/etcd.ts'
+import { startConsul, startSecureConsul } from '../../support/servers/consul.ts'
+import { startEtcd, startSecureEtcd } from '../../support/servers/etcd.ts'
 import { startMariadb } from '../../support/servers/mariadb.ts'
 import { startMongodb } from '../../support/servers/mongodb.ts'
 import { startPostgres } from '../../support/servers/postgres.ts'
@@ -73,6 +73,40 @@ test('rediss:// trusts the authority that it names and no other, and does not pr
     expect(stderr).toContain('certificate')
     expect(stderr).not.toContain('hush')
   }
+})
+
+test.each([
+  [
+    'etcds',
+    async (certificates: Certificates) => {
+      const server = await startSecureEtcd(certificates)
+      return { port: server.port, stop: () => server.stop() }
+    },
+  ],
+  [
+    'consuls',
+    async (certificates: Certificates) => {
+      const { server, url } = await startSecureConsul(certificates)
+      return { port: Number(new URL(url).port), stop: () => server.stop() }
+    },
+  ],
+])('%s:// trusts the authority that it names and shows its own certificate', async (scheme, start) => {
+  using certificates = createCertificates()
+  const file = (name: string): string => `${certificates.folder}/${name}`
+  const { port, stop } = await start(certificates)
+  await using _stopped = { [Symbol.asyncDispose]: stop }
+  const shown = `cert=${file('client.pem')}&key=${file('client-key.pem')}`
+  const url = `${scheme}://127.0.0.1:${port}`
+  expect(await echoed(`${url}?ca=${file('ca.pem')}&${shown}`)).toMatchObject({ code: 0, stdout: 'in\n', stderr: '' })
+  for (const parameters of [shown, `ca=${file('other-ca.pem')}&${shown}`, `ca=${file('ca.pem')}`]) {
+    const { code, stdout, stderr } = await echoed(`${url}?${parameters}`)
+    expect({ code, stdout }).toEqual({ code: EXIT.engine, stdout: '' })
+    expect(stderr).toMatch(/certificate|ECONNRESET|socket hang up/)
+  }
+  expect(await echoed(`${url}?ca=${file('nowhere.pem')}`)).toMatchObject({
+    code: EXIT.usage,
+    stderr: expect.stringContaining('nowhere.pem') as string,
+  })
 })
 
 test.each([
