@@ -34,6 +34,8 @@ export interface ProcessPlan {
   readonly rate: number
   readonly aheadMs: number
   readonly driver: Driver
+  /** Whether the engine's round trips are observed, too: most users don't, and then nobody follows them. */
+  readonly observes: boolean
   /** How many callers there are in it. */
   readonly tasks: number
 }
@@ -73,10 +75,11 @@ export function drawPlan(seed: number | string): Plan {
       persistence: persistence === 'mixed' ? random.pick(['none', 'everysec', 'always']) : persistence,
       ...(hasReplica ? { replicaLagMs: random.between(0.5, 10) } : {}),
     })),
-    processes: Array.from({ length: random.int(2, 4) }, () => ({
+    processes: Array.from({ length: random.int(2, 4) }, (_, index) => ({
       rate: speed(),
       aheadMs: random.between(-apartMs, apartMs),
       driver: random.pick(['resend', 'reject']),
+      observes: random.fork(`observes ${index}`).chance(0.5),
       tasks: random.pick([1, 1, 2, 3]),
     })),
     resources: isForgetful ? ['a'] : random.pick([['a'], ['a'], ['a', 'b']]),

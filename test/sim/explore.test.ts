@@ -45,7 +45,7 @@ describe('the loose clients', () => {
     crash: 'sit-out',
   }
 
-  test.each([
+  test.each<[string, Configuration, number]>([
     ['three nodes', base, 500],
     ['three nodes, three clients', { ...base, proposals: [1, 1, 1] }, 200],
     ['five nodes', { ...base, nodes: 5 }, 100],

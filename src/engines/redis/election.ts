@@ -68,6 +68,11 @@ export class Election {
     return [...(this.#failures?.values() ?? [])]
   }
 
+  /** Nodes that failed for such a reason. */
+  failedBy(reason: new (...args: never[]) => Error): number[] {
+    return [...(this.#failures ?? [])].filter(([, { cause }]) => cause instanceof reason).map(([index]) => index)
+  }
+
   /** Nodes that are ours. */
   granted(): number[] {
     return this.#nodes((_index, { state }) => state === 'ours')

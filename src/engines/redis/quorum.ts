@@ -90,12 +90,14 @@ export class QuorumEngine implements Engine {
     const { token, election } = await this.#elect(keys, owner, ttlMs, request.inOrder, (node) =>
       node.acquire(keys, owner, ttlMs, proposal),
     )
-    const isSitting = election.failures.some(({ cause }) => cause instanceof SittingOutError)
+    const sitting = election.failedBy(SittingOutError).map((index) => this.#nodes[index]!)
     const spare = this.#nodes.length - this.#quorum
-    if (isSitting && election.refusals.length <= spare && election.failures.length > spare) {
+    if (sitting.length > 0 && election.refusals.length <= spare && election.failures.length > spare) {
+      const inUse = election.refusals.length + election.granted().length
+      const maybeNew = inUse === 0 && sitting.length === election.failures.length
       // To be tried again, with a new owner: late answers of this one may still be on their way to be undone.
-      if (await this.#returned.letIn(true)) return { kind: 'refused', reason: 'split' }
-    } else if (isSitting) this.#returned.letInLater()
+      if (await this.#returned.letIn(sitting, maybeNew)) return { kind: 'refused', reason: 'split' }
+    } else if (sitting.length > 0) this.#returned.letInLater(sitting)
     return token === undefined ? this.#refusal(election, request) : { kind: 'granted', token: BigInt(token) }
   }
 

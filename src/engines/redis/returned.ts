@@ -27,10 +27,10 @@ export class Returned {
    * Lets nodes vote that restarted but have forgotten nothing. True if there were any. A node that has been in use carries
    * a stamp; where all nodes can be asked and none has one, the deployment is new.
    */
-  async letIn(maybeNew: boolean): Promise<boolean> {
+  async letIn(sitting: readonly RedisNode[], maybeNew: boolean): Promise<boolean> {
     if (this.#restart !== 'auto') return false
     const isNew = maybeNew && !(await this.#anyInUse())
-    const letIn = this.#nodes.map(async ({ admission }) => {
+    const letIn = (isNew ? this.#nodes : sitting).map(async ({ admission }) => {
       if (!isNew) return this.#inTime(admission.loadDurable())
       await this.#inTime(admission.loadNew())
       return true
@@ -40,12 +40,12 @@ export class Returned {
   }
 
   /** The others are enough for now; a node that need not sit out is let in for the next time, if it is not the time yet. */
-  letInLater(): void {
+  letInLater(sitting: readonly RedisNode[]): void {
     const now = this.#clock.monotonicMs()
     if (now - this.#lookedMs < LET_IN_EVERY_MS) return
     this.#lookedMs = now
     // Never rejects: whatever fails there is a node that is not let in.
-    void this.letIn(false)
+    void this.letIn(sitting, false)
   }
 
   async #anyInUse(): Promise<boolean> {
