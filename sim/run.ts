@@ -76,6 +76,8 @@ export async function run(plan: Plan): Promise<Outcome> {
       pending: running,
     })
   }
+  // A broken connection may have delivered a command after the release; what that was granted ends by itself.
+  await time.run(time.nowMs + plan.maxTtlMs)
   for (const server of world.servers) {
     for (const { key, value, leftMs } of server.remains())
       history.add({ at: time.nowMs, kind: 'left', node: server.name, key, value, leftMs })
