@@ -3,7 +3,6 @@ import { readFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
 import { isIPv4, isIPv6, type AddressInfo } from 'node:net'
 import { dashboard as createDashboard, type DashboardOptions } from '../dashboard/index.ts'
-import { tokenOrThrow } from '../dashboard/options.ts'
 import type { Options } from './command-line.ts'
 import { EXIT, Failure, usage } from './exit-codes.ts'
 import { keepSecret, withoutSecrets } from './output.ts'
@@ -91,7 +90,6 @@ function tokenOf(options: Options, option: string, variable: string): string | u
   const token = file === undefined ? process.env[variable] : readToken(file, option)
   if (token === undefined || token === '') return undefined
   keepSecret(token)
-  tokenOrThrow(token, file === undefined ? variable : `--${option}`)
   return token
 }
 

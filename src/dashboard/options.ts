@@ -101,7 +101,7 @@ export function dashboardSettings(options: DashboardOptions): DashboardSettings 
   }
 }
 
-export function tokenOrThrow(token: unknown, name: string): void {
+function tokenOrThrow(token: unknown, name: string): void {
   if (token === undefined) return
   if (typeof token !== 'string') throw new TypeError(`${name}: expected a string, got ${shown(typeof token)}`)
   // The token itself is never in a message.

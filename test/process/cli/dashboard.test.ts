@@ -130,7 +130,7 @@ test.each([
 test('a token that is too short is refused without being repeated', async () => {
   const { code, stderr } = await home.run(['dashboard'], { env: { RINGFENCE_DASHBOARD_TOKEN: 'swordfish' } })
   expect(code).toBe(EXIT.usage)
-  expect(stderr).toMatch(/RINGFENCE_DASHBOARD_TOKEN: expected 16 to 512 characters, got 9/)
+  expect(stderr).toMatch(/readToken: expected 16 to 512 characters, got 9/)
   expect(stderr).not.toContain('swordfish')
 })
 
