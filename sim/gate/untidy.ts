@@ -47,8 +47,8 @@ export const UNTIDY: readonly Mutation[] = [
     'peers 6, 20',
     'seeds',
     QUORUM,
-    "if (state === 'lost')\n                    this.#undo(index, keys, owner, quiet);",
-    "if (state === 'lost')\n                    return;",
+    'if (election.isLost)\n                    this.#undo(index, keys, owner, quiet);',
+    'if (election.isLost)\n                    return;',
   ),
   mutation(
     'grants that come after the release stay',

@@ -38,6 +38,7 @@ export class Election {
   #resolve!: (token: number | undefined) => void
   #deadline: Deadline | undefined
   #decided = false
+  #token: number | undefined
   #underWay = 0
   /** The nodes still to be asked one by one; undefined when all are asked at once. */
   readonly #inOrder: number[] | undefined
@@ -66,6 +67,11 @@ export class Election {
 
   get failures(): NodeFailure[] {
     return [...(this.#failures?.values() ?? [])]
+  }
+
+  /** From the moment of the decision on: what comes right behind it is late already. */
+  get isLost(): boolean {
+    return this.#decided && this.#token === undefined
   }
 
   /** Nodes that failed for such a reason. */
@@ -207,6 +213,7 @@ export class Election {
 
   #decide(token: number | undefined): void {
     this.#decided = true
+    this.#token = token
     this.#deadline?.cancel()
     if (this.#underWay === 0) this.#plan.settled()
     this.#resolve(token)

@@ -213,7 +213,6 @@ export class QuorumEngine implements Engine {
     acquire: (node: RedisNode) => Promise<Granted | Refused>,
     lateFailure?: (index: number) => void,
   ): Promise<Elected> {
-    let state: 'open' | 'won' | 'lost' = 'open'
     let quiet = false
     const trail = this.#nodes.length > 1 ? this.#trails.begin(owner) : undefined
     const election = new Election({
@@ -224,7 +223,7 @@ export class QuorumEngine implements Engine {
       acquire: (node) => acquire(node),
       confirm: (node, token) => node.confirm(keys, owner, token, ttlMs),
       late: (index, failed) => {
-        if (state === 'lost') this.#undo(index, keys, owner, quiet)
+        if (election.isLost) this.#undo(index, keys, owner, quiet)
         else if (trail?.over === true) this.#lateGrant(trail, index, keys, owner)
         if (failed) lateFailure?.(index)
       },
@@ -234,7 +233,6 @@ export class QuorumEngine implements Engine {
     })
     const token = await election.run()
     this.#highestFence = Math.max(this.#highestFence, election.highestFence)
-    state = token === undefined ? 'lost' : 'won'
     // Where someone holds it for certain, or too few nodes answer, nobody need hear that we have let go of the rest: a
     // waiter whom it woke, ourselves among them, would be granted the same rest, let go of it, and wake the others, at the
     // speed of the network, for as long as that lasts.
