@@ -2,10 +2,10 @@ import type { EventOf, History, Verdict } from '../history.ts'
 import { leasesOf } from './leases.ts'
 
 /**
- * A call that waits ends at most this much after its time; one that does not wait, after some rounds of an election, or
- * where there is one node, after that node's time.
+ * A call that waits ends at most this much after its time; one that does not wait, after nine rounds of an election, each with
+ * the time of a silent node (a tenth of 4 s), or where there is one node, after that node's time.
  */
-const LATE_MS = { redlock: 4_000, redis: 1_500 }
+const LATE_MS = { redlock: 5_000, redis: 1_500 }
 /** The least time that a silent node has; where round trips take as long, the two can't be told apart. */
 const NODE_TIME_MS = 100
 /** Where nothing goes wrong, nobody waits longer for something that is free. */

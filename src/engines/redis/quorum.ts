@@ -93,8 +93,7 @@ export class QuorumEngine implements Engine {
     const sitting = election.failedBy(SittingOutError).map((index) => this.#nodes[index]!)
     const spare = this.#nodes.length - this.#quorum
     if (sitting.length > 0 && election.refusals.length <= spare && election.failures.length > spare) {
-      const inUse = election.refusals.length + election.granted().length
-      const maybeNew = inUse === 0 && sitting.length === election.failures.length
+      const maybeNew = election.refusals.length + election.granted().length === 0
       // To be tried again, with a new owner: late answers of this one may still be on their way to be undone.
       if (await this.#returned.letIn(sitting, maybeNew)) return { kind: 'refused', reason: 'split' }
     } else if (sitting.length > 0) this.#returned.letInLater(sitting)
