@@ -1,6 +1,6 @@
 import { count, decide, noBallots, type Ballots, type NodeAnswer } from '../../src/engines/redis/votes.ts'
 import { HEARD, LINK, OWN } from './exact-state.ts'
-import { clientAt, linkAt, MOST_NUMBER, type Shape, type State } from './state.ts'
+import { clientAt, linkAt, numbersIn, type Shape, type State } from './state.ts'
 
 /** As often as a client lets the number to confirm rise; see election.ts. */
 const CONFIRM_ROUNDS = 4
@@ -95,11 +95,9 @@ function codeOf(answer: NodeAnswer): number {
 
 function ballotOf(state: State, link: number): Ballots[number] {
   const heard = state[link + LINK.heard]!
-  const votes: number[] = []
-  for (let token = 1; token <= MOST_NUMBER; token++) if (state[link + LINK.votes]! & (1 << token)) votes.push(token)
   return {
     state: heard === HEARD.silent ? 'silent' : heard === HEARD.ours ? 'ours' : 'out',
     fence: state[link + LINK.fence]!,
-    votes,
+    votes: numbersIn(state[link + LINK.votes]!),
   }
 }

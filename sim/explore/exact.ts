@@ -3,7 +3,7 @@ import type { Configuration } from './configuration.ts'
 import { Decider, type Heard } from './decider.ts'
 import { HEARD, LINK, LINK_WORDS, OWN, OWN_WORDS, REFUSED } from './exact-state.ts'
 import { Model } from './model.ts'
-import { clientAt, linkAt, MOST_NUMBER, PHASE, RUN, type State } from './state.ts'
+import { clientAt, linkAt, numbersIn, PHASE, RUN, type State } from './state.ts'
 import type { Step } from './steps.ts'
 
 /** Clients as they are: every request and every answer on its way, what was heard, in which order, and nothing left out. */
@@ -27,10 +27,10 @@ export class Exact extends Model {
     this.#acquire(state, client, node)
     const link = linkAt(this.shape, node, client)
     const isRunning = this.phase(state, client) === PHASE.running
-    for (let token = 1; token <= MOST_NUMBER; token++) {
+    const again = state[RUN.duplicates]! > 0 ? state[link + LINK.arrived]! : 0
+    for (const token of numbersIn(state[link + LINK.sent]! | again)) {
       const bit = 1 << token
       const isSent = (state[link + LINK.sent]! & bit) !== 0
-      if (!isSent && !(state[RUN.duplicates]! > 0 && (state[link + LINK.arrived]! & bit) !== 0)) continue
       this.atNode(
         () => `confirm ${token} of c${client}${isSent ? '' : ' again'}`,
         state,
@@ -101,10 +101,9 @@ export class Exact extends Model {
       this.#hear(state, client, node, answer, (next) => (next[link + LINK.reply] = 0))
     }
     const heardOf = (set: number, answer: (number: number) => NodeAnswer): void => {
-      for (let number = 1; number <= MOST_NUMBER; number++) {
-        const bit = 1 << number
-        if ((state[link + set]! & bit) === 0) continue
-        this.#hear(state, client, node, answer(number), (next) => (next[link + set] = next[link + set]! & ~bit))
+      for (const number of numbersIn(state[link + set]!)) {
+        const taken = (next: State): void => void (next[link + set] = next[link + set]! & ~(1 << number))
+        this.#hear(state, client, node, answer(number), taken)
       }
     }
     heardOf(LINK.yes, (token) => ({ kind: 'confirmed', token }))

@@ -1,6 +1,18 @@
 import type { Configuration } from './configuration.ts'
 import { Model } from './model.ts'
-import { CLIENT, CLIENT_WORDS, clientAt, linkAt, NODE, nodeAt, PHASE, RUN, STATUS, type State } from './state.ts'
+import {
+  CLIENT,
+  CLIENT_WORDS,
+  clientAt,
+  linkAt,
+  NODE,
+  nodeAt,
+  numbersIn,
+  PHASE,
+  RUN,
+  STATUS,
+  type State,
+} from './state.ts'
 import type { Step } from './steps.ts'
 import { Views } from './views.ts'
 
@@ -40,7 +52,7 @@ export class Loose extends Model {
     if (state[linkAt(this.shape, node, client) + LINK.granted] === 0 || state[RUN.duplicates]! > 0)
       this.#acquire(state, client, node)
     const asked = state[clientAt(this.shape, client) + ASKED]!
-    for (let token = 1; asked >> token > 0; token++) if ((asked >> token) & 1) this.#confirm(state, client, node, token)
+    for (const token of numbersIn(asked)) this.#confirm(state, client, node, token)
   }
 
   #acquire(state: State, client: number, node: number): void {
@@ -94,8 +106,7 @@ export class Loose extends Model {
 
   protected override hears(state: State, client: number): void {
     const { wins } = this.#decisions(state, client)
-    for (let token = 1; wins >> token > 0; token++) {
-      if (((wins >> token) & 1) === 0) continue
+    for (const token of numbersIn(wins)) {
       this.add(
         () => `c${client} has won with ${token}`,
         state,

@@ -17,6 +17,15 @@ export interface Shape {
 /** Numbers of grants are at most this, so that a set of them is a word. */
 export const MOST_NUMBER = 15
 
+/** The numbers of a set, in order. Remembered: the same few sets come again and again. */
+export function numbersIn(set: number): readonly number[] {
+  return (NUMBERS[set] ??= Array.from({ length: MOST_NUMBER }, (_, at) => at + 1).filter(
+    (number) => (set >> number) & 1,
+  ))
+}
+
+const NUMBERS: (readonly number[])[] = []
+
 /** Of the run: requests that may still arrive twice, crashes that may still happen, and the highest number so far. */
 export const RUN = { duplicates: 0, crashes: 1, top: 2 } as const
 export const RUN_WORDS = 3

@@ -1,4 +1,5 @@
 import { count, decide, noBallots, quorumOf, type Ballots, type NodeAnswer } from '../../src/engines/redis/votes.ts'
+import { numbersIn } from './state.ts'
 
 /** What a client may do by the shipped decision: sets of numbers that it may ask for, and with which it may have won. */
 export interface Decisions {
@@ -38,8 +39,7 @@ export class Views {
     let asks = 0
     let wins = 0
     const look = (ballots: Ballots): void => {
-      for (let atLeast = 0; asked >> atLeast > 0 || atLeast === 0; atLeast++) {
-        if (atLeast > 0 && ((asked >> atLeast) & 1) === 0) continue
+      for (const atLeast of [0, ...numbersIn(asked)]) {
         const decision = decide(ballots, atLeast)
         if (decision.kind === 'confirm') asks |= 1 << decision.token
         if (decision.kind === 'won') wins |= 1 << decision.token
@@ -64,11 +64,9 @@ function all(ballots: Ballots, node: number, answers: readonly NodeAnswer[]): Ba
 
 /** In the order in which a node gives them: its numbers only grow. */
 function answersOf(said: number): NodeAnswer[] {
-  const answers: NodeAnswer[] = []
-  for (let number = 1; number < 16; number++) {
-    if (((said >>> 16) >> number) & 1) {
-      answers.push(answers.length === 0 ? { kind: 'granted', fence: number } : { kind: 'confirmed', token: number })
-    } else if ((said >> number) & 1) answers.push({ kind: 'higher', fence: number })
-  }
-  return answers
+  const votes = said >>> 16
+  return numbersIn(votes | (said & 0xffff)).map((number, at) => {
+    if (((votes >> number) & 1) === 0) return { kind: 'higher', fence: number }
+    return at === 0 ? { kind: 'granted', fence: number } : { kind: 'confirmed', token: number }
+  })
 }

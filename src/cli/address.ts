@@ -68,13 +68,15 @@ export class Parameters {
   }
 }
 
-/** The schemes that say: with TLS. */
-const SECURE: readonly string[] = ['rediss', 'valkeys', 'etcds', 'consuls']
+/** Does the scheme say: with TLS? */
+export function isSecure({ scheme }: Address): boolean {
+  return ['rediss', 'valkeys', 'etcds', 'consuls'].includes(scheme)
+}
 
 /** With TLS, the files of certificates that are named because the system's own don't do. Without, there are none to name. */
-export function certificatesOf({ scheme, parameters }: Address): Record<string, Buffer> | undefined {
-  if (!SECURE.includes(scheme)) return undefined
-  const files = Object.entries(parameters.take({ ca: 'text', cert: 'text', key: 'text' }))
+export function certificatesOf(address: Address): Record<string, Buffer> | undefined {
+  if (!isSecure(address)) return undefined
+  const files = Object.entries(address.parameters.take({ ca: 'text', cert: 'text', key: 'text' }))
   return Object.fromEntries(files.map(([name, file]) => [name, certificate(name, String(file))]))
 }
 

@@ -1,6 +1,6 @@
 import { consul } from '../engines/consul/index.ts'
 import { etcd } from '../engines/etcd/index.ts'
-import { certificatesOf, parseAddress, type Address } from './address.ts'
+import { certificatesOf, isSecure, parseAddress, type Address } from './address.ts'
 import type { Connection } from './connect.ts'
 import { redacted } from './settings.ts'
 
@@ -37,9 +37,9 @@ export async function connectConsul(url: string): Promise<Connection> {
   return connection(url, consul(urlsOf(address), options))
 }
 
-function urlsOf({ scheme, hosts }: Address): string[] {
-  const protocol = scheme.endsWith('s') ? 'https' : 'http'
-  return hosts.map(({ host, port }) => `${protocol}://${host.includes(':') ? `[${host}]` : host}:${port}`)
+function urlsOf(address: Address): string[] {
+  const protocol = isSecure(address) ? 'https' : 'http'
+  return address.hosts.map(({ host, port }) => `${protocol}://${host.includes(':') ? `[${host}]` : host}:${port}`)
 }
 
 function tlsOf(address: Address): { tls?: Record<string, Buffer> } {

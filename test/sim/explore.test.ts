@@ -100,8 +100,8 @@ function essence(text: string): string | undefined {
   const won = /^(c\d).* has won with (\d+)$/.exec(text)
   if (won !== null) return `${won[1]} has won with ${won[2]}`
   // Who gives up lets its keys go, and so does who has no time left.
-  const gaveUp = /^time is up for (c\d)$|^(c\d) .* gives up$|^request of (c\d) .* gives up$/.exec(text)
-  if (gaveUp !== null) return `validity of ${gaveUp[1] ?? gaveUp[2] ?? gaveUp[3]} is over`
+  const gaveUp = /^time is up for (c\d)$|^(?:request of )?(c\d) .* gives up$/.exec(text)
+  if (gaveUp !== null) return `validity of ${gaveUp[1] ?? gaveUp[2]} is over`
   if (/ hears | begins$|time is up|request of .* fails|: refused|: no$|: higher/.test(text)) return undefined
   return text.replace(/^key of c\d expires, then /, '').replace(/ again(, unheard,)?/, '')
 }

@@ -75,8 +75,8 @@ export class Election {
   }
 
   /** Nodes that failed for such a reason. */
-  failedBy(reason: new (...args: never[]) => Error): number[] {
-    return [...(this.#failures ?? [])].filter(([, { cause }]) => cause instanceof reason).map(([index]) => index)
+  failedBy(reason: new (...args: never[]) => Error): RedisNode[] {
+    return this.#plan.nodes.filter((_node, index) => this.#failures?.get(index)?.cause instanceof reason)
   }
 
   /** Nodes that are ours. */

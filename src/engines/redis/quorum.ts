@@ -90,7 +90,7 @@ export class QuorumEngine implements Engine {
     const { token, election } = await this.#elect(keys, owner, ttlMs, request.inOrder, (node) =>
       node.acquire(keys, owner, ttlMs, proposal),
     )
-    const sitting = election.failedBy(SittingOutError).map((index) => this.#nodes[index]!)
+    const sitting = election.failedBy(SittingOutError)
     const spare = this.#nodes.length - this.#quorum
     if (sitting.length > 0 && election.refusals.length <= spare && election.failures.length > spare) {
       const maybeNew = election.refusals.length + election.granted().length === 0
