@@ -1,13 +1,23 @@
 import { defineConfig } from 'vitest/config'
+import { LongestFirst } from './test/longest-first.ts'
+
+/** What needs neither a server nor a build. */
+const UNIT = [
+  'test/unit/**/*.test.ts',
+  'test/tidy.test.ts',
+  'test/documents.test.ts',
+  'test/snippets.test.ts',
+  'test/engines/memory.test.ts',
+]
 
 export default defineConfig({
   test: {
-    include: ['test/**/*.test.ts'],
     // Real servers on a shared machine: a test that hangs fails here, none is expected to take this long.
     testTimeout: 60_000,
     hookTimeout: 60_000,
-    // Three at a time, on two cores: they wait for servers and for leases to end most of the time.
+    // Three at a time, on two cores: they wait for servers and for leases to end. More gain little and make servers late.
     maxWorkers: 3,
+    sequence: { sequencer: LongestFirst },
     // Garbage collection on demand, for the tests of what is left behind.
     execArgv: ['--expose-gc'],
     coverage: {
@@ -15,5 +25,10 @@ export default defineConfig({
       include: ['src/**/*.ts'],
       reporter: ['text'],
     },
+    projects: [
+      // They leave nothing behind: one process for many files saves the start of one for each.
+      { extends: true, test: { name: 'unit', include: UNIT, isolate: false } },
+      { extends: true, test: { name: 'servers', include: ['test/**/*.test.ts'], exclude: UNIT } },
+    ],
   },
 })

@@ -2,7 +2,7 @@ import { bare, connect, peers, uncontendedLibraries } from './libraries.mjs'
 import { inRounds, ratio, slice, summary, warmUp } from './measure.mjs'
 import { emptyServers } from './servers.mjs'
 
-/** The warm-up may take as long as so many slices: 2.4 s in full, 1 s in the short version. */
+/** The warm-up may take as long as this many slices: 2.4 s in full, 1 s in the short version. */
 const WARM_SLICES = 12
 
 /**

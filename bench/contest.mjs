@@ -38,7 +38,7 @@ export class Contest {
     return this.#workers[0].ask('uncontended', { library: library.name, ms }, ms + 30_000)
   }
 
-  /** All processes at once, so many waiters each, one section each. */
+  /** All processes at once, this many waiters each, one section each. */
   async race(library, waiters, boundMs) {
     await emptyServers(this.#servers)
     await resetCounts(this.#servers)

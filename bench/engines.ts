@@ -1,19 +1,21 @@
 // npm run bench:engines -- every engine beside the others, in one run. By vitest, because the servers of the tests are
 // TypeScript; it measures and prints, and claims nothing that could fail.
+import { execFileSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { cpus, loadavg } from 'node:os'
+import { fileURLToPath } from 'node:url'
 import { test } from 'vitest'
 import type { Engine } from '../src/engine.ts'
 import { createLocks, type Locks } from '../src/locks.ts'
-import type { ServerHandle } from '../test/support/handle.ts'
-import { startConsul } from '../test/support/servers/consul.ts'
-import { startEtcd } from '../test/support/servers/etcd.ts'
-import { startMariadb } from '../test/support/servers/mariadb.ts'
-import { startMongodb } from '../test/support/servers/mongodb.ts'
-import { startPostgres } from '../test/support/servers/postgres.ts'
-import { startRedis, startRedisNodes } from '../test/support/servers/redis.ts'
-import { startZookeeper } from '../test/support/servers/zookeeper.ts'
-import { createFolder, removeFolder } from '../test/support/temporary-folder.ts'
+import type { ServerHandle } from '../harness/handle.ts'
+import { startConsul } from '../harness/servers/consul.ts'
+import { startEtcd } from '../harness/servers/etcd.ts'
+import { startMariadb } from '../harness/servers/mariadb.ts'
+import { startMongodb } from '../harness/servers/mongodb.ts'
+import { startPostgres } from '../harness/servers/postgres.ts'
+import { startRedis, startRedisNodes } from '../harness/servers/redis.ts'
+import { startZookeeper } from '../harness/servers/zookeeper.ts'
+import { createFolder, removeFolder } from '../harness/temporary-folder.ts'
 
 interface Contestant {
   readonly name: string
@@ -158,22 +160,13 @@ function quantile(values: readonly number[], part: number): number {
 }
 
 function report(rows: readonly Row[]): void {
-  const base = rows[0]!
-  const lines = rows.map(({ engine, sectionMs, p99Ms, wakeUpMs }) => {
-    const figures = [
-      sectionMs.toFixed(2),
-      p99Ms.toFixed(2),
-      wakeUpMs.toFixed(2),
-      (sectionMs / base.sectionMs).toFixed(1),
-    ]
-    return `| ${engine} | ${figures.join(' | ')} |`
-  })
-  const table = [
-    `| | acquire and release, p50 ms | p99 ms | release to the next grant, p50 ms | p50 to that of ${base.engine} |`,
-    '|---|---|---|---|---|',
-    ...lines,
-  ].join('\n')
-  const machine = `Node ${process.version}, ${cpus().length} × ${cpus()[0]?.model ?? 'unknown'}, load ${loadavg()[0]?.toFixed(1)}`
-  console.log(`\n${table}\n\n${machine}\n`)
-  writeFileSync(new URL('results/engines.json', import.meta.url), `${JSON.stringify({ machine, rows }, null, 2)}\n`)
+  const machine = `Node ${process.version.slice(1)}, ${cpus().length} × ${cpus()[0]?.model ?? 'unknown'}, load ${loadavg()[0]?.toFixed(1)}`
+  const result = { date: new Date().toISOString().slice(0, 10), commit: commit(), machine, rows }
+  writeFileSync(new URL('results/engines.json', import.meta.url), `${JSON.stringify(result, null, 2)}\n`)
+  const publish = fileURLToPath(new URL('publish.mjs', import.meta.url))
+  console.log(`\n${execFileSync(process.execPath, [publish], { encoding: 'utf8' })}`)
+}
+
+function commit(): string {
+  return execFileSync('git', ['rev-parse', '--short=7', 'HEAD'], { cwd: import.meta.dirname, encoding: 'utf8' }).trim()
 }

@@ -8,7 +8,7 @@ import { createLock, createRedlock, IoredisAdapter } from 'redlock-universal'
 import { createLocks } from 'ringfence'
 import { redis, redlock } from 'ringfence/redis'
 // Not public: how the scripts are sent is the engine's own business.
-import { acquireScript, RELEASE as RELEASE_FENCED } from '../dist/engines/redis/scripts.js'
+import { ACQUIRE, RELEASE as RELEASE_FENCED } from '../dist/engines/redis/scripts.js'
 
 /**
  * Every library behind the same small interface, with the options that serve it best; README.md tells why these.
@@ -100,7 +100,7 @@ const scriptsAlone = {
   peer: false,
   sends: [],
   open(clients) {
-    const acquire = acquireScript(0)
+    const acquire = ACQUIRE
     const texts = [acquire.text, RELEASE_FENCED.text]
     const loaded = Promise.all(clients.flatMap((client) => texts.map((text) => client.script('LOAD', text))))
     // Without it the release looks at the counter; a lone node need not.

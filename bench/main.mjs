@@ -1,8 +1,9 @@
-// npm run bench -- [--quick] [--json FILE] [--chart FILE] [question numbers]
+// npm run bench -- [--quick] [--json FILE] [question numbers]
+// A full run is kept in results/latest.json, and the chart and the figures in the documents are made from it.
+import { execFileSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { cpus, loadavg } from 'node:os'
 import { parseArgs } from 'node:util'
-import { chart } from './chart.mjs'
 import { stopWorkers } from './contest.mjs'
 import { oneNode } from './questions/1-one-node.mjs'
 import { fiveNodes } from './questions/2-five-nodes.mjs'
@@ -12,6 +13,8 @@ import { waiters } from './questions/5-waiters.mjs'
 import { processes } from './questions/6-processes.mjs'
 import { heldLeases } from './questions/7-held-leases.mjs'
 import { growth } from './questions/8-growth.mjs'
+import { readmeFigures } from './figures.mjs'
+import { publish } from './publish.mjs'
 import { printQuestion, printSummary } from './report.mjs'
 import { startServers, stopServers } from './servers.mjs'
 
@@ -19,10 +22,13 @@ const questions = [oneNode, fiveNodes, inFlight, frozenNode, waiters, processes,
 
 const { values: options, positionals } = parseArgs({
   allowPositionals: true,
-  options: { quick: { type: 'boolean', default: false }, json: { type: 'string' }, chart: { type: 'string' } },
+  options: { quick: { type: 'boolean', default: false }, json: { type: 'string' } },
 })
 const unknown = positionals.filter((text) => !questions.some(({ number }) => String(number) === text))
 if (unknown.length > 0) throw new RangeError(`question: expected numbers from 1 to 8, got ${unknown.join(', ')}`)
+
+/** All questions at full length: only that is kept and shown. */
+const isWhole = positionals.length === 0 && !options.quick
 
 for (const signal of ['SIGINT', 'SIGTERM']) {
   // Whatever is under way; the servers and workers are ended by what runs on exit.
@@ -34,8 +40,12 @@ try {
     questions.filter(({ number }) => positionals.length === 0 || positionals.includes(`${number}`)),
   )
   printSummary(report)
-  if (options.json !== undefined) writeFileSync(options.json, `${JSON.stringify(report, null, 2)}\n`)
-  if (options.chart !== undefined) writeFileSync(options.chart, chart(report))
+  const kept = options.json ?? (isWhole ? new URL('results/latest.json', import.meta.url) : undefined)
+  if (kept !== undefined) writeFileSync(kept, `${JSON.stringify(report, null, 2)}\n`)
+  if (isWhole) {
+    process.stdout.write(`\n${readmeFigures(report)}\n`)
+    if (options.json === undefined) for (const path of publish()) process.stdout.write(`${path} written\n`)
+  }
 } finally {
   stopWorkers()
   await stopServers()
@@ -46,6 +56,7 @@ process.exit()
 async function run(chosen) {
   const report = {
     date: new Date().toISOString().slice(0, 10),
+    commit: commit(),
     node: process.version,
     cpu: `${cpus().length} × ${cpus()[0]?.model ?? 'unknown'}`,
     quick: options.quick,
@@ -63,6 +74,16 @@ async function run(chosen) {
     await stopServers()
   }
   return report
+}
+
+/** Of what is measured; a working copy with changes is not that commit, and says so. */
+function commit() {
+  const changed = git('status', '--porcelain', '--', '../src', '.') !== ''
+  return `${git('rev-parse', '--short=7', 'HEAD')}${changed ? ' with changes' : ''}`
+}
+
+function git(...args) {
+  return execFileSync('git', args, { cwd: import.meta.dirname, encoding: 'utf8' }).trim()
 }
 
 async function versionOf({ control }) {

@@ -5,7 +5,7 @@ import { counts, resetCounts } from './servers.mjs'
 /** Long enough that no library loses its lock to a noisy machine. */
 export const TTL_MS = 30_000
 
-/** After so many, more did not make any library faster. */
+/** After this many sections, more did not make any library faster. */
 export const WARM_SECTIONS = 10_000
 
 /**
@@ -17,7 +17,7 @@ export const WARM_SECTIONS = 10_000
  * @property {number} [commandsPerSection]
  */
 
-/** Sections for so many ms, so many at a time, each on its own resource. @returns {Promise<Slice & { sections: number }>} */
+/** Sections for this many ms, this many at a time, each on its own resource. @returns {Promise<Slice & { sections: number }>} */
 export async function uncontended(lock, { ms, inFlight = 1, tag = 'bench' }) {
   /** @type {number[]} */
   const tookMs = []

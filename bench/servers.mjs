@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Redis } from 'ioredis'
-import { engineFolder } from '../scripts/engines/cache-folder.mjs'
+import { serversFolder } from '../scripts/servers/cache-folder.mjs'
 
 /**
  * @typedef {object} Server
@@ -93,12 +93,12 @@ async function connected(port, child) {
 }
 
 function redisProgram() {
-  const file = path.join(engineFolder(), 'manifest.json')
+  const file = path.join(serversFolder(), 'manifest.json')
   try {
     const { redis } = JSON.parse(readFileSync(file, 'utf8'))
     return { path: redis.bin['redis-server'], env: redis.env }
   } catch (cause) {
-    throw new Error(`there is no redis-server in ${file}: run \`npm run engines -- redis\``, { cause })
+    throw new Error(`there is no redis-server in ${file}: run \`npm run servers -- redis\``, { cause })
   }
 }
 

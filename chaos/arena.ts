@@ -1,10 +1,13 @@
-import { startProxy, type Proxy } from '../test/support/faults/proxy.ts'
-import type { ServerHandle } from '../test/support/handle.ts'
+import { startProxy, type Proxy } from '../harness/faults/proxy.ts'
+import type { ServerHandle } from '../harness/handle.ts'
+import type { FaultKind } from './nemesis.ts'
 
 /** The servers of one engine, as clients and the nemesis see them. */
 export interface Arena extends AsyncDisposable {
   readonly connector: string
   readonly targets: readonly Target[]
+  /** The faults that it is there for: they come first. */
+  readonly first?: readonly FaultKind[]
   /** How many of the targets must be well for progress. */
   readonly majority: number
   readonly ttlMs: number
@@ -29,27 +32,39 @@ export interface Arena extends AsyncDisposable {
 export interface Target {
   readonly name: string
   readonly server: ServerHandle
-  /** The way to it, of each side. */
-  readonly ways: readonly [Proxy, Proxy]
+  /** The way to it, of each side; none where clients find the servers by themselves. */
+  readonly ways: readonly [Proxy, Proxy] | readonly []
   /** After a crash: it has what it had, or nothing. */
   readonly memory: 'kept' | 'lost'
   /** So long after its start it does not vote. */
   readonly sitOutMs: number
   readonly clock?: { readonly shift: (offsetMs: number) => void; readonly jumpMs: number }
+  /** Puts an empty server in its place that has been running for long. */
+  readonly replace?: () => Promise<void>
+  readonly copy?: Copy
+}
+
+/** How to make a copy of a server's data, and to put it back. */
+export interface Copy {
+  readonly make: () => void
+  /** Starts the server, which is down, with the copy instead of what it had. */
+  readonly restore: () => Promise<void>
+  /** So long it sits out then; and a copy that is younger than that could not be noticed. */
+  readonly sitOutMs: number
 }
 
 export async function startTarget(
   name: string,
   server: ServerHandle,
-  rest: Partial<Pick<Target, 'memory' | 'sitOutMs' | 'clock'>> = {},
-): Promise<Target> {
+  rest: Partial<Pick<Target, 'memory' | 'sitOutMs' | 'clock' | 'copy'>> = {},
+): Promise<Target & { readonly ways: readonly [Proxy, Proxy] }> {
   const ways = [await startProxy(server.port), await startProxy(server.port)] as const
   return { name, server, ways, memory: 'kept', sitOutMs: 0, ...rest }
 }
 
 /** The ports by which a client reaches the targets. */
 export function portsOf(targets: readonly Target[], client: number): number[] {
-  return targets.map(({ ways }) => ways[client % 2 === 0 ? 0 : 1].port)
+  return targets.map(({ ways, server }) => ways[client % 2]?.port ?? server.port)
 }
 
 export async function stopTargets(targets: readonly Target[]): Promise<void> {

@@ -1,5 +1,5 @@
-import { startWorker, type Worker } from '../test/support/child.ts'
-import { until } from '../test/support/until.ts'
+import { startWorker, type Worker } from '../harness/child.ts'
+import { until } from '../harness/until.ts'
 import type { Arena } from './arena.ts'
 
 /** Two sections at a time in each process, so that leases are also handed over within one. */
@@ -8,7 +8,8 @@ const LANES = 2
 const START_MS = 60_000
 
 type Message =
-  | { readonly type: 'ready' | 'granted' | 'left' | 'stood' | 'done' }
+  | { readonly type: 'ready' | 'granted' | 'stood' | 'done' }
+  | { readonly type: 'left'; readonly way: string }
   | { readonly type: 'between'; readonly token: string }
   | { readonly type: 'counted'; readonly what: string }
 
@@ -31,6 +32,8 @@ export class Crowd implements AsyncDisposable {
   readonly clients: Client[] = []
   /** How often what came in the way of a section. */
   readonly counts: Record<string, number> = {}
+  /** How often a lease was had in which way: by `acquire`, `using`, ... */
+  readonly ways: Record<string, number> = {}
   readonly #arena: Arena
   readonly #env: Record<string, string>
   /** How clients ended that nobody had killed. */
@@ -119,7 +122,10 @@ export class Crowd implements AsyncDisposable {
   #hear(client: Client, message: Message): void {
     if (message.type === 'ready') client.isReady = true
     if (message.type === 'granted') client.holds++
-    if (message.type === 'left') client.holds--
+    if (message.type === 'left') {
+      client.holds--
+      this.ways[message.way] = (this.ways[message.way] ?? 0) + 1
+    }
     if (message.type === 'between') client.between = BigInt(message.token)
     if (message.type === 'stood') client.between = undefined
     if (message.type === 'done') client.isDone = true

@@ -1,5 +1,5 @@
 import { Pool } from 'pg'
-import { startPostgres } from '../test/support/servers/postgres.ts'
+import { startPostgres } from '../harness/servers/postgres.ts'
 import { postgresGuard } from '../src/guards/index.ts'
 import type { Span } from './spans.ts'
 

@@ -1,5 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Seeded } from '../sim/random.ts'
+import type { Proxy } from '../harness/faults/proxy.ts'
 import type { Arena, Target } from './arena.ts'
 import type { Client, Crowd } from './crowd.ts'
 import { nowMs } from './now.ts'
@@ -9,6 +10,9 @@ export type FaultKind =
   | 'server frozen'
   | 'server killed'
   | 'server emptied'
+  | 'server replaced by an empty one'
+  | 'old copy of a server put back'
+  | 'all servers emptied in turn'
   | 'server cut off'
   | 'server cut off from half of the clients'
   | 'answers lost'
@@ -46,13 +50,19 @@ export class Nemesis {
   readonly #healing = new AbortController()
   #failure: { readonly error: unknown } | undefined
   #deck: FaultKind[] = []
+  readonly #copiedMs: number
 
   constructor(arena: Arena, crowd: Crowd, random: Seeded, tell: (line: string) => void) {
     this.#arena = arena
     this.#crowd = crowd
     this.#random = random
     this.#tell = tell
-    for (const target of arena.targets) this.outages.set(target, [])
+    this.#deck = [...(arena.first ?? [])]
+    for (const target of arena.targets) {
+      this.outages.set(target, [])
+      target.copy?.make()
+    }
+    this.#copiedMs = nowMs()
   }
 
   /** Rejects if it could not break or mend something: then the run says nothing. */
@@ -90,10 +100,15 @@ export class Nemesis {
     const { targets } = this.#arena
     const cards: FaultKind[] = []
     for (let i = 0; i < CLIENT_CARDS; i++) cards.push('client stopped', 'client killed')
-    if (targets.length > 0) {
-      cards.push('server frozen', 'server cut off', 'server cut off from half of the clients', 'answers lost')
+    if (targets.length > 0) cards.push('server frozen')
+    if (targets.some(({ ways }) => ways.length > 0)) {
+      cards.push('server cut off', 'server cut off from half of the clients', 'answers lost')
     }
     if (targets.length > 1) cards.push('majority frozen')
+    if (targets.length > 1 && targets.every(({ memory }) => memory === 'lost'))
+      cards.push('all servers emptied in turn')
+    if (targets.some(({ replace }) => replace !== undefined)) cards.push('server replaced by an empty one')
+    if (targets.some(({ copy }) => copy !== undefined)) cards.push('old copy of a server put back')
     if (targets.some(({ memory }) => memory === 'kept')) cards.push('server killed')
     if (targets.some(({ memory }) => memory === 'lost')) cards.push('server emptied')
     if (targets.some(({ clock }) => clock !== undefined)) cards.push('clock ahead', 'clock back')
@@ -115,15 +130,33 @@ export class Nemesis {
       case 'server frozen':
         return this.#onServer((target) => this.#freeze([target], this.#random.between(500, 3000)))
       case 'server killed':
-        return this.#onServer((target) => this.#kill(target), 'kept')
+        return this.#onServer(
+          (target) => this.#kill(target),
+          ({ memory }) => memory === 'kept',
+        )
       case 'server emptied':
-        return this.#onServer((target) => this.#kill(target), 'lost')
+        return this.#onServer(
+          (target) => this.#kill(target),
+          ({ memory }) => memory === 'lost',
+        )
+      case 'server replaced by an empty one':
+        return this.#onServer(
+          (target) => this.#replace(target),
+          ({ replace }) => replace !== undefined,
+        )
+      case 'old copy of a server put back':
+        return this.#onServer(
+          (target) => this.#restore(target),
+          ({ copy }) => copy !== undefined && nowMs() - this.#copiedMs > copy.sitOutMs,
+        )
+      case 'all servers emptied in turn':
+        return this.#roll()
       case 'server cut off':
-        return this.#onServer((target) => this.#cut(target, 'both'))
+        return this.#onServer((target) => this.#cut(target, 'both'), hasWays)
       case 'server cut off from half of the clients':
-        return this.#onServer((target) => this.#cut(target, 'half'))
+        return this.#onServer((target) => this.#cut(target, 'half'), hasWays)
       case 'answers lost':
-        return this.#onServer((target) => this.#cut(target, 'answers'))
+        return this.#onServer((target) => this.#cut(target, 'answers'), hasWays)
       case 'clock ahead':
         return this.#onServer((target) => this.#jump(target, 1))
       case 'clock back':
@@ -138,12 +171,15 @@ export class Nemesis {
   }
 
   /** At most a minority of the servers is away at any time (where there is one server: that one). */
-  async #onServer(begin: (target: Target) => Promise<Fault>, memory?: Target['memory']): Promise<Fault | undefined> {
+  async #onServer(
+    begin: (target: Target) => Promise<Fault>,
+    isFit: (target: Target) => boolean = () => true,
+  ): Promise<Fault | undefined> {
     const well = this.#well()
     const { targets, majority } = this.#arena
     const away = targets.length - well.length
     if (away >= Math.max(1, targets.length - majority)) return undefined
-    const fit = well.filter((target) => memory === undefined || target.memory === memory)
+    const fit = well.filter(isFit)
     return fit.length === 0 ? undefined : begin(await this.#oneOf(fit))
   }
 
@@ -191,10 +227,57 @@ export class Nemesis {
     }
   }
 
+  async #replace(target: Target): Promise<Fault> {
+    const end = this.#goesDown(target)
+    return {
+      what: `${target.name} is replaced by an empty server that has been running for long`,
+      forMs: 0,
+      end: async () => {
+        await target.replace!()
+        end(target.sitOutMs)
+      },
+    }
+  }
+
+  async #restore(target: Target): Promise<Fault> {
+    const end = this.#goesDown(target)
+    const forMs = this.#random.between(200, 1500)
+    await target.server.kill()
+    return {
+      what: `${target.name} killed, comes back with an old copy of its data after ${seconds(forMs)}`,
+      forMs,
+      end: async () => {
+        const { restore, sitOutMs } = target.copy!
+        await restore()
+        end(sitOutMs)
+      },
+    }
+  }
+
+  /** One after the other, each up again before the next one goes: as orchestrators do it. */
+  async #roll(): Promise<Fault | undefined> {
+    const { targets } = this.#arena
+    if (this.#well().length < targets.length) return undefined
+    const gapsMs = targets.map(() => this.#random.between(50, 1500))
+    const ends = targets.map((target) => this.#goesDown(target))
+    return {
+      what: `all servers are emptied in turn, ${gapsMs.map(seconds).join(', ')} apart`,
+      forMs: 0,
+      end: async () => {
+        for (const [index, { server }] of targets.entries()) {
+          await server.kill()
+          await server.restart()
+          await wait(gapsMs[index]!, NEVER)
+        }
+        for (const [index, end] of ends.entries()) end(targets[index]!.sitOutMs)
+      },
+    }
+  }
+
   async #cut(target: Target, how: 'both' | 'half' | 'answers'): Promise<Fault> {
     const end = this.#goesDown(target)
     const forMs = this.#random.between(500, 3000)
-    const ways = how === 'half' ? [this.#random.pick(target.ways)] : target.ways
+    const ways = how === 'half' ? [this.#random.pick<Proxy>(target.ways)] : target.ways
     for (const way of ways) {
       way.dropReplies(true)
       way.dropRequests(how !== 'answers')
@@ -272,7 +355,7 @@ export class Nemesis {
     return this.#arena.targets.filter((target) => (this.outages.get(target)!.at(-1)?.toMs ?? 0) <= nowMs())
   }
 
-  /** Returns what ends the outage, at once or so much later. */
+  /** Returns what ends the outage, at once or this much later. */
   #goesDown(target: Target): (afterMs?: number) => void {
     const outage = { fromMs: nowMs(), toMs: Infinity }
     this.outages.get(target)!.push(outage)
@@ -280,6 +363,12 @@ export class Nemesis {
       outage.toMs = nowMs() + afterMs
     }
   }
+}
+
+const NEVER = new AbortController().signal
+
+function hasWays({ ways }: Target): boolean {
+  return ways.length > 0
 }
 
 async function wait(ms: number, signal: AbortSignal): Promise<void> {

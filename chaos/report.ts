@@ -16,6 +16,8 @@ export interface Report {
   /** Increments that the guarded ledger took. */
   readonly sections: number
   readonly grants: number
+  /** How often a lease was had in which way. */
+  readonly ways: Readonly<Record<string, number>>
   readonly faults: Readonly<Record<string, number>>
   /** How often what came in the way of a section: the codes of errors. */
   readonly hindrances: Readonly<Record<string, number>>
@@ -63,6 +65,7 @@ export function printed(report: Report): string {
   return [
     `${engine}, ${report.seconds} s, seed ${seed}`,
     `  sections               ${report.sections} (${report.grants} grants)`,
+    `  by                     ${list(report.ways)}`,
     `  hindered by            ${list(hindrances)}`,
     `  faults                 ${list(faults)}`,
     `  lost with the guard    ${lost.guarded}`,

@@ -1,9 +1,9 @@
 import { Seeded } from '../sim/random.ts'
-import { until } from '../test/support/until.ts'
+import { until } from '../harness/until.ts'
 import type { Arena } from './arena.ts'
-import { fileArena, postgresArena } from './arenas/alone.ts'
-import { consulArena, etcdArena, zookeeperArena } from './arenas/clusters.ts'
-import { redlockArena } from './arenas/redlock.ts'
+import { fileArena, mariadbArena, postgresArena, redisArena } from './arenas/alone.ts'
+import { consulArena, etcdArena, mongodbArena, zookeeperArena } from './arenas/clusters.ts'
+import { forgetfulArena, redlockArena } from './arenas/redlock.ts'
 import { Crowd } from './crowd.ts'
 import { openLedger, type Audit } from './ledger.ts'
 import { Nemesis } from './nemesis.ts'
@@ -13,10 +13,14 @@ import { longestGap, overlap, settled, type Span } from './spans.ts'
 
 export const ARENAS: Readonly<Record<string, () => Promise<Arena>>> = {
   redlock: redlockArena,
+  'redlock-forgetful': forgetfulArena,
   etcd: etcdArena,
   zookeeper: zookeeperArena,
   consul: consulArena,
+  mongodb: mongodbArena,
   postgres: postgresArena,
+  mariadb: mariadbArena,
+  redis: redisArena,
   file: fileArena,
 }
 
@@ -33,7 +37,7 @@ const ACCOUNTS = ['account-1', 'account-2', 'account-3', 'account-4']
 /** A client that was told to end has this long: its section, and what it gives up on unreachable servers. */
 const END_MS = 30_000
 
-/** The servers of one engine, ten clients and a nemesis, for so many seconds; then what the ledger says about it. */
+/** The servers of one engine, ten clients and a nemesis, for this many seconds; then what the ledger says about it. */
 export async function run({ engine, seconds, seed, tell, signal }: RunOptions): Promise<Report> {
   const interrupted = signal ?? new AbortController().signal
   await using ledger = await openLedger(ACCOUNTS)
@@ -64,6 +68,7 @@ export async function run({ engine, seconds, seed, tell, signal }: RunOptions): 
     seconds,
     sections: audit.entries.guarded,
     grants: audit.grants.length,
+    ways: crowd.ways,
     faults: Object.fromEntries(nemesis.faults),
     hindrances: crowd.counts,
     lost: audit.lost,

@@ -2,7 +2,7 @@
 import { createLocks } from 'ringfence'
 import { consul } from 'ringfence/consul'
 
-// Consul's sessions last ten seconds at least, unless its servers were told otherwise.
+// Consul's sessions last at least ten seconds, unless session_ttl_min on its servers says otherwise.
 const locks = createLocks(consul(process.env.CONSUL_URL), { ttl: '10s' })
 
 await locks.using(['account:1', 'account:2'], async (lease) => {

@@ -2,9 +2,9 @@
 import { createLocks } from 'ringfence'
 import { etcd } from 'ringfence/etcd'
 
-const endpoints = process.env.ETCD_URLS.split(',') // all members: another one is asked when one does not answer
+const endpoints = process.env.ETCD_URLS.split(',') // all members: when one does not answer, the next one is asked
 const here = createLocks(etcd(endpoints), { ttl: '10s' })
-const elsewhere = createLocks(etcd(endpoints), { ttl: '10s' }) // as another process would have it
+const elsewhere = createLocks(etcd(endpoints), { ttl: '10s' }) // as in another process
 
 const lease = await here.acquire('report:daily')
 const next = elsewhere.acquire('report:daily', { wait: '5s' }) // takes a place in etcd's own queue

@@ -1,4 +1,4 @@
-// Leader election: lead() runs in one process at a time; whoever loses the lease campaigns again.
+// Leader election: the work runs in one process at a time; a process that loses the lease campaigns again.
 import { createLocks } from 'ringfence'
 import { memory } from 'ringfence/memory'
 

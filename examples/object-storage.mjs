@@ -1,4 +1,4 @@
-// The file in object storage: read, changed and written back by whoever holds the lease. The storage itself knows
+// The file in object storage: read, changed and written back by the holder of the lease. The storage itself knows
 // nothing of tokens, but it can write on the condition that nothing has changed (ETag and If-Match), and that is enough.
 import { createServer } from 'node:http'
 import { buffer } from 'node:stream/consumers'

@@ -8,7 +8,7 @@ const connect = () => createLocks(zookeeper(driver, process.env.ZOOKEEPER_SERVER
 const [one, two] = [connect(), connect()] // as two processes would
 
 const first = await one.acquire(['account:1', 'account:2'])
-const waiting = two.acquire('account:1', { wait: '5s' }) // stands in line, on the servers
+const waiting = two.acquire('account:1', { wait: '5s' }) // waits in the servers' own queue
 console.log(`valid for ${first.remaining() > 9000}`)
 console.log(`released while still mine: ${await first.release()}`)
 

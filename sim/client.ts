@@ -4,6 +4,7 @@ import type { Process } from './process.ts'
 import type { Seeded } from './random.ts'
 import type { Reply } from './redis.ts'
 import { isServerError, type Server } from './server.ts'
+import { SimSubscriber } from './subscriber.ts'
 
 /** What a driver does with commands whose answer was lost with the connection: sends them again, or fails them. */
 export type Driver = 'resend' | 'reject'
@@ -14,6 +15,8 @@ export interface Wiring {
   readonly server: Server
   readonly random: Seeded
   readonly driver: Driver
+  /** How many connections it spreads its commands over: on several they overtake one another. Default one. */
+  readonly pool?: number
   describe(commands: readonly (readonly string[])[]): Omit<Request, 'commands'>
   sent(request: Request, server: string, again: boolean): void
   heard(request: Request, server: string): void
@@ -31,8 +34,8 @@ interface Pending {
 const RECONNECT_MS = { least: 5, most: 120 }
 
 /**
- * The simulated driver, in place of the user's own client: one connection, commands answered in order, an offline queue
- * while it is down. It keeps commands for as long as it takes, as drivers do, so some run very late.
+ * The simulated driver, in place of the user's own client: one connection or a pool of them, commands of each answered in
+ * order, an offline queue while it is down. It keeps commands for as long as it takes, as drivers do, so some run very late.
  */
 export class SimClient implements RedisClient {
   readonly driver = 'ioredis'
@@ -40,13 +43,18 @@ export class SimClient implements RedisClient {
   readonly label: string
   readonly cluster = false
   readonly #wiring: Wiring
-  readonly #line: Line
+  readonly #lines: readonly Line[]
+  readonly #choice: Seeded
   readonly subscribers: SimSubscriber[] = []
 
   constructor(wiring: Wiring) {
     this.#wiring = wiring
     this.label = wiring.server.name
-    this.#line = new Line(wiring)
+    this.#choice = wiring.random.fork('choice')
+    this.#lines = Array.from(
+      { length: wiring.pool ?? 1 },
+      (_, index) => new Line(index === 0 ? wiring : { ...wiring, random: wiring.random.fork(`connection ${index}`) }),
+    )
   }
 
   unusable(): undefined {
@@ -54,13 +62,13 @@ export class SimClient implements RedisClient {
   }
 
   async run(command: readonly string[]): Promise<unknown> {
-    const [reply] = await this.#line.send([command])
+    const [reply] = await this.#choice.pick(this.#lines).send([command])
     if (reply !== undefined && isServerError(reply)) throw reply
     return reply
   }
 
   async runTogether(commands: readonly (readonly string[])[]): Promise<readonly unknown[]> {
-    const replies = await this.#line.send(commands)
+    const replies = await this.#choice.pick(this.#lines).send(commands)
     const error = replies.find(isServerError)
     if (error !== undefined) throw error
     return replies
@@ -77,19 +85,15 @@ export class SimClient implements RedisClient {
   }
 
   get pending(): number {
-    return this.#line.pending
+    return this.#lines.reduce((sum, { pending }) => sum + pending, 0)
   }
 }
 
 /** A connection that comes back by itself. */
 class Line {
-  onBack: () => void = () => undefined
-  onPush: (channel: string, message: string) => void = () => undefined
   readonly #wiring: Wiring
   #connection: Connection | undefined
   #pending: Pending[] = []
-  #wasOpen = false
-  #isClosed = false
 
   constructor(wiring: Wiring) {
     this.#wiring = wiring
@@ -103,18 +107,10 @@ class Line {
   send(commands: readonly (readonly string[])[]): Promise<readonly Reply[]> {
     const request: Request = { ...this.#wiring.describe(commands), commands }
     return new Promise((resolve, reject) => {
-      if (this.#isClosed) return reject(new Error('Connection is closed.'))
       const pending: Pending = { request, resolve, reject, wasSent: false }
       this.#pending.push(pending)
       if (this.#connection !== undefined) this.#write(pending)
     })
-  }
-
-  close(): void {
-    this.#isClosed = true
-    this.#connection?.close()
-    this.#connection = undefined
-    for (const { reject } of this.#pending.splice(0)) reject(new Error('Connection is closed.'))
   }
 
   #write(pending: Pending): void {
@@ -128,16 +124,14 @@ class Line {
   #connect(): void {
     const { network, process, server, random } = this.#wiring
     const link = network.link(process.name, server.name)
-    if (this.#isClosed || !process.isAlive) return
+    if (!process.isAlive) return
     if (!server.isUp || link.isCut) return this.#connectLater()
     this.#connection = new Connection(network, process, server, random, {
       answered: (request, replies) => this.#answered(request, replies),
-      pushed: (channel, message) => this.onPush(channel, message),
+      pushed: () => undefined,
       closed: () => this.#lost(),
     })
     for (const pending of this.#pending) this.#write(pending)
-    if (this.#wasOpen) this.onBack()
-    this.#wasOpen = true
   }
 
   #connectLater(): void {
@@ -164,49 +158,5 @@ class Line {
       }
     }
     this.#connectLater()
-  }
-}
-
-/** A second connection, for messages. */
-export class SimSubscriber implements Subscriber {
-  readonly #line: Line
-  readonly #listeners = new Map<string, (message: string) => void>()
-  #gap: () => void = () => undefined
-  isClosed = false
-
-  constructor(wiring: Wiring) {
-    // Subscriptions are made anew by the subscriber itself after a reconnect.
-    this.#line = new Line({ ...wiring, driver: 'resend' })
-    this.#line.onPush = (channel, message) => this.#listeners.get(channel)?.(message)
-    this.#line.onBack = () => {
-      const channels = [...this.#listeners.keys()]
-      void Promise.all(channels.map((channel) => this.#line.send([['SUBSCRIBE', channel]]))).then(
-        () => this.#gap(),
-        () => undefined,
-      )
-    }
-  }
-
-  get channels(): number {
-    return this.isClosed ? 0 : this.#listeners.size
-  }
-
-  async subscribe(channel: string, onMessage: (message: string) => void): Promise<void> {
-    this.#listeners.set(channel, onMessage)
-    await this.#line.send([['SUBSCRIBE', channel]])
-  }
-
-  async unsubscribe(channel: string): Promise<void> {
-    this.#listeners.delete(channel)
-    await this.#line.send([['UNSUBSCRIBE', channel]])
-  }
-
-  onGap(callback: () => void): void {
-    this.#gap = callback
-  }
-
-  async close(): Promise<void> {
-    this.isClosed = true
-    this.#line.close()
   }
 }

@@ -4,20 +4,20 @@ import type { Plan } from './plan.ts'
 import type { Seeded } from './random.ts'
 import type { Memory } from './server.ts'
 
-type Draw = (plan: Plan, random: Seeded, atMs: number) => Fault[]
+export type Draw = (plan: Plan, random: Seeded, atMs: number) => Fault[]
 
 /** How long a fault lasts: mostly short against the ttl, sometimes longer than it. */
-function forMs(plan: Plan, random: Seeded): number {
+export function forMs(plan: Plan, random: Seeded): number {
   return Math.round(
     random.pick([random.between(5, 100), random.between(50, plan.ttlMs), random.between(0.5, 1.5) * plan.ttlMs]),
   )
 }
 
-function someNode(plan: Plan, random: Seeded): number {
+export function someNode(plan: Plan, random: Seeded): number {
   return random.int(0, plan.nodes.length - 1)
 }
 
-function someProcess(plan: Plan, random: Seeded): number {
+export function someProcess(plan: Plan, random: Seeded): number {
   return random.int(0, plan.processes.length - 1)
 }
 
@@ -25,17 +25,17 @@ function someLink(plan: Plan, random: Seeded): { process: number; node: number }
   return { process: someProcess(plan, random), node: someNode(plan, random) }
 }
 
-function everyone(plan: Plan): number[] {
+export function everyone(plan: Plan): number[] {
   return [...plan.processes.keys()]
 }
 
-function cut(random: Seeded, link: { process: number; node: number }, atMs: number, ms: number): Fault {
+export function cut(random: Seeded, link: { process: number; node: number }, atMs: number, ms: number): Fault {
   const way = random.pick(['both', 'both', 'to', 'from'] as const)
   return { kind: 'cut', ...link, way, reset: random.chance(0.5), atMs, forMs: ms }
 }
 
 /** What a node remembers after a crash, by how it writes to its disk. */
-function memoryOf(plan: Plan, node: number): Memory {
+export function memoryOf(plan: Plan, node: number): Memory {
   const { persistence } = plan.nodes[node]!
   return persistence === 'always' ? 'kept' : persistence === 'everysec' ? 'second' : 'none'
 }

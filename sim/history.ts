@@ -8,8 +8,17 @@ export type HistoryEvent = { readonly at: number } & (
   | Setup
   /** A request leaves a process; with `again` the driver sends it once more. */
   | ({ readonly kind: 'send'; readonly again: boolean } & Message)
-  /** It takes effect on the node, which answers; `late`: on a connection that is broken already, so nobody hears it. */
-  | ({ readonly kind: 'exec'; readonly reply: readonly Reply[]; readonly late: boolean } & Message)
+  /**
+   * It takes effect on the node, which answers; `late`: on a connection that is broken already, so nobody hears it. `kept`: of
+   * a release, how many locks its owner has on the node after it. `remade`: an extension after which its owner has a lock again.
+   */
+  | ({
+      readonly kind: 'exec'
+      readonly reply: readonly Reply[]
+      readonly late: boolean
+      readonly kept: number
+      readonly remade?: boolean
+    } & Message)
   /** The answer reaches the process. */
   | ({ readonly kind: 'heard' } & Message)
   /** The driver gives it up: its outcome is unknown. */
@@ -24,6 +33,8 @@ export type HistoryEvent = { readonly at: number } & (
       readonly resources: readonly string[]
       readonly waitMs: number
       readonly turn: 'any' | 'first' | 'second'
+      /** It may be held for a bounded time only. */
+      readonly isBounded: boolean
     }
   | { readonly kind: 'return'; readonly process: string; readonly call: number; readonly outcome: string }
   | { readonly kind: 'attempt'; readonly process: string; readonly owner: string }
@@ -41,7 +52,25 @@ export type HistoryEvent = { readonly at: number } & (
   | ({ readonly kind: 'read' } & Access)
   | ({ readonly kind: 'write' } & Access)
   | { readonly kind: 'pause'; readonly process: string; readonly untilMs: number }
+  | { readonly kind: 'start'; readonly process: string }
   | { readonly kind: 'crash'; readonly process: string }
+  /** Its locks begin to close, and are closed; what was handed to the driver by then may still be sent. */
+  | { readonly kind: 'closing'; readonly process: string }
+  | { readonly kind: 'shut'; readonly process: string; readonly lastId: number }
+  /** The job of a call of `once` begins, under a lease of `ttlMs`; nobody else may have the resource before `atLeastMs` are over. */
+  | {
+      readonly kind: 'once'
+      readonly process: string
+      readonly owner: string
+      readonly resource: string
+      readonly atLeastMs: number
+      readonly ttlMs: number
+    }
+  /** What it took is left to run out by itself. `isSet`: the servers have said that they keep it for the rest of its time. */
+  | { readonly kind: 'rests'; readonly process: string; readonly owner: string; readonly isSet: boolean }
+  /** No node has a trace of having been in use; and one has again. */
+  | { readonly kind: 'blank' }
+  | { readonly kind: 'stamped' }
   /** Told by a scenario's own actors. */
   | { readonly kind: 'note'; readonly process: string; readonly text: string }
   | {
@@ -67,6 +96,7 @@ interface Setup {
   readonly nodes: number
   readonly resources: readonly string[]
   readonly ttlMs: number
+  readonly maxTtlMs: number
   readonly drift: number
   readonly sitOutMs: number
   readonly faultless: boolean
@@ -78,6 +108,9 @@ interface Setup {
   readonly drifting: boolean
   /** A node that the last part leaves frozen. */
   readonly leftFrozen: boolean
+  readonly restart: 'auto' | 'strict' | 'trust'
+  /** How the clients differ in what all must have alike; empty if they don't. */
+  readonly unlike: string
 }
 
 interface Message {

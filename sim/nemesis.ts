@@ -1,7 +1,8 @@
 import type { HistoryEvent } from './history.ts'
 import type { Network } from './network.ts'
 import type { Process } from './process.ts'
-import type { Memory, Server } from './server.ts'
+import type { Denied } from './redis.ts'
+import type { Memory, Return, Server } from './server.ts'
 
 /** One thing that goes wrong, as data. Nodes and processes are named by number; `at` and `for` count from the start. */
 export type Fault = { readonly atMs: number } & (
@@ -16,9 +17,19 @@ export type Fault = { readonly atMs: number } & (
       readonly reset: boolean
       readonly forMs: number
     } & OnLink)
+  /** Subscriber connections fall silent in one direction or both, for good, and nobody is told. */
+  | ({ readonly kind: 'forget'; readonly way: 'both' | 'to' | 'from' } & OnLink)
   | { readonly kind: 'slow'; readonly node: number; readonly ms: number; readonly forMs: number }
   | { readonly kind: 'freeze'; readonly node: number; readonly forMs: number }
   | { readonly kind: 'crash'; readonly node: number; readonly memory: Memory; readonly forMs: number }
+  /** An empty server that has been running for long takes its place. */
+  | { readonly kind: 'replace'; readonly node: number; readonly upMs: number; readonly forMs: number }
+  /** It comes back with the data it had this long before. */
+  | { readonly kind: 'restore'; readonly node: number; readonly copyMs: number; readonly forMs: number }
+  /** Its users may not do something, or it has no memory left. */
+  | { readonly kind: 'deny'; readonly node: number; readonly what: Denied; readonly forMs: number }
+  /** Others put a list where a lock or a counter was. */
+  | { readonly kind: 'spoil'; readonly node: number; readonly key: string; readonly forMs: number }
   | { readonly kind: 'flushall' | 'noscript' | 'failover'; readonly node: number }
   | { readonly kind: 'evict'; readonly node: number; readonly key: string }
   | { readonly kind: 'cut-replica'; readonly node: number; readonly forMs: number }
@@ -26,9 +37,17 @@ export type Fault = { readonly atMs: number } & (
   | { readonly kind: 'jump-process'; readonly process: number; readonly ms: number }
   | { readonly kind: 'drift'; readonly node: number; readonly rate: number }
   | { readonly kind: 'drift-process'; readonly process: number; readonly rate: number }
-  /** After so many looks at the clock or messages sent, or when it next writes to the store; 0: between two events. */
+  /** After this many looks at the clock or messages sent, or when it next writes to the store; 0: between two events. */
   | { readonly kind: 'pause'; readonly process: number; readonly ms: number; readonly steps: number | 'write' }
   | { readonly kind: 'crash-process'; readonly process: number; readonly backMs: number }
+  /** It closes its locks, after this many steps of its code, from now or from an answer on, and begins anew. */
+  | {
+      readonly kind: 'close-process'
+      readonly process: number
+      readonly steps: number
+      readonly since: 'now' | 'answer'
+      readonly backMs: number
+    }
 )
 
 interface OnLink {
@@ -45,13 +64,16 @@ export interface Targets {
   /** Clocks have changed: what a lease has left may have, too. */
   clockChanged(process: number): void
   crashProcess(index: number, backMs: number): void
+  closeProcess(fault: Extract<Fault, { kind: 'close-process' }>): void
+  /** A node has come back. */
+  returned(): void
 }
 
 /** Lets a schedule of faults happen, and heals all of it at the end. */
 export class Nemesis {
   readonly #targets: Targets
   readonly #healing = new Set<() => void>()
-  #isOver = false
+  isOver = false
 
   constructor(targets: Targets, faults: readonly Fault[]) {
     this.#targets = targets
@@ -60,13 +82,13 @@ export class Nemesis {
 
   /** Everything heals, and nothing goes wrong any more. */
   healAll(): void {
-    this.#isOver = true
+    this.isOver = true
     for (const heal of this.#healing) heal()
     this.#healing.clear()
   }
 
   #begin(fault: Fault): void {
-    if (this.#isOver) return
+    if (this.isOver) return
     const { network, record } = this.#targets
     const { atMs: _at, ...rest } = fault
     const ms = 'ms' in fault ? fault.ms : 'forMs' in fault ? fault.forMs : 0
@@ -116,6 +138,9 @@ export class Nemesis {
       case 'reset':
         for (const connection of link.connections) connection.reset(fault.arriving, fault.lateMs)
         return undefined
+      case 'forget':
+        for (const connection of link.connections) if (connection.isSubscriber) connection.forget(fault.way)
+        return undefined
       case 'cut': {
         const [to, from] = [fault.way !== 'from' ? 1 : 0, fault.way !== 'to' ? 1 : 0]
         link.cutTo += to
@@ -138,9 +163,21 @@ export class Nemesis {
         server.isFrozen = true
         return () => server.thaw()
       case 'crash':
-        if (!server.isUp) return undefined
-        server.crash()
-        return () => server.restart(fault.memory)
+        return this.#down(server, fault.memory)
+      case 'replace':
+        return this.#down(server, 'none', { upMs: fault.upMs })
+      case 'restore':
+        return this.#down(server, 'kept', { copyMs: fault.copyMs })
+      case 'deny': {
+        const { redis } = server
+        redis.denied.add(fault.what)
+        return () => void redis.denied.delete(fault.what)
+      }
+      case 'spoil': {
+        const { redis } = server
+        redis.set(fault.key, { value: ['somebody else’s'], expiresMs: Infinity })
+        return () => redis.set(fault.key, undefined)
+      }
       case 'flushall':
         server.redis.run(['FLUSHALL'])
         return undefined
@@ -168,6 +205,15 @@ export class Nemesis {
     }
   }
 
+  #down(server: Server, memory: Memory, how: Return = {}): (() => void) | undefined {
+    if (!server.isUp) return undefined
+    server.crash()
+    return () => {
+      server.restart(memory, how)
+      this.#targets.returned()
+    }
+  }
+
   #onProcess(fault: Exclude<Fault, { node: number }>): undefined {
     const process = this.#targets.process(fault.process)
     switch (fault.kind) {
@@ -184,6 +230,9 @@ export class Nemesis {
         return undefined
       case 'crash-process':
         this.#targets.crashProcess(fault.process, fault.backMs)
+        return undefined
+      case 'close-process':
+        this.#targets.closeProcess(fault)
         return undefined
     }
   }

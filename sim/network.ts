@@ -87,6 +87,9 @@ export class Connection {
   readonly process: Process
   readonly server: Server
   readonly channels = new Set<string>()
+  isSubscriber = false
+  /** Directions in which nothing arrives any more, and nobody is told: a firewall has forgotten it. */
+  readonly #forgotten = { to: false, from: false }
   readonly #network: Network
   readonly #link: Link
   readonly #random: Seeded
@@ -111,6 +114,7 @@ export class Connection {
 
   send(request: Request): void {
     const leavesMs = this.process.leave()
+    if (this.#forgotten.to) return
     this.#toServerMs = Math.max(this.#toServerMs, leavesMs + this.#travelMs())
     const message: InFlight = { request, isLost: false, atMs: this.#toServerMs }
     this.#inFlight.push(message)
@@ -123,7 +127,7 @@ export class Connection {
   }
 
   answer(request: Request, replies: readonly Reply[]): void {
-    if (!this.#isOpen) return
+    if (!this.#isOpen || this.#forgotten.from) return
     if (this.#random.chance(this.#link.loseReply)) {
       this.reset(0)
       return
@@ -132,10 +136,10 @@ export class Connection {
   }
 
   push(channel: string, message: string): void {
-    if (this.#isOpen) this.#toClient(() => this.#end.pushed(channel, message))
+    if (this.#isOpen && !this.#forgotten.from) this.#toClient(() => this.#end.pushed(channel, message))
   }
 
-  /** The connection breaks. Of what is on its way, the given number still arrives, so much later; no answer does. */
+  /** The connection breaks. Of what is on its way, the given number of messages still arrives, this much later; no answer does. */
   reset(arriving: number, lateMs = 0): void {
     if (!this.#isOpen) return
     this.#shut()
@@ -145,7 +149,14 @@ export class Connection {
     }
     const { time } = this.#network
     for (const message of this.#heldTo.splice(0)) time.at(message.atMs, () => this.#arrive(message))
+    if (this.#forgotten.from) return
     time.after(this.#travelMs(), () => this.process.enter(() => this.#end.closed()))
+  }
+
+  /** It falls silent, for good. */
+  forget(way: 'both' | 'to' | 'from'): void {
+    this.#forgotten.to ||= way !== 'from'
+    this.#forgotten.from ||= way !== 'to'
   }
 
   /** The client ends it. */

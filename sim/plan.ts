@@ -1,5 +1,6 @@
 import type { Driver } from './client.ts'
 import { drawFaults, drawForgetting } from './draw-faults.ts'
+import { drawExpiries, drawLosses, drawMore, type Expiry, type Loss } from './draw-losses.ts'
 import type { Fault } from './nemesis.ts'
 import { Seeded } from './random.ts'
 
@@ -13,7 +14,7 @@ export interface Plan {
   readonly ttlMs: number
   readonly maxTtlMs: number
   readonly restart: 'auto' | 'strict' | 'trust'
-  /** Writes need so many replicas; only with one node. */
+  /** Writes need this many replicas; only with one node. */
   readonly replicas: number
   readonly latency: { readonly baseMs: number; readonly jitterMs: number }
   /** How long the workload runs while things go wrong; after that everything heals. */
@@ -38,6 +39,16 @@ export interface ProcessPlan {
   readonly observes: boolean
   /** How many callers there are in it. */
   readonly tasks: number
+  /** Whether they call `using`, `once` and `elect`, too, hold for a bounded time, and extend to other times. */
+  readonly callsAll?: boolean
+  /** If its client is a pool: how many connections it has. */
+  readonly pool?: number
+  /** Whether they work for longer than their leases are. */
+  readonly lingers?: boolean
+  /** If it has another list of nodes than the others. */
+  readonly nodes?: readonly number[]
+  /** If it has another longest ttl than the others. */
+  readonly maxTtlMs?: number
 }
 
 /**
@@ -49,12 +60,25 @@ const SPEEDS = { slowest: 0.9955, fastest: 1.0045 }
 const PERSISTENCE = ['none', 'everysec', 'always', 'mixed'] as const
 
 export function drawPlan(seed: number | string): Plan {
+  const usual = drawUsual(seed)
+  const random = new Seeded(`plan ${seed}`)
+  const kind = random.fork('kind').fraction()
+  if (usual.engine === 'redlock' && kind < 0.12) return lossy(usual, random.fork('lossy'))
+  if (kind > 0.93) return expiring(usual, random.fork('expiring'))
+  const varied = { ...usual, processes: variedProcesses(usual, random.fork('varied')) }
+  // What has no faults is to have none.
+  const more = usual.faults.length === 0 ? [] : drawMore(varied, random.fork('more'))
+  return { ...varied, faults: [...usual.faults, ...more].sort((a, b) => a.atMs - b.atMs) }
+}
+
+/** Callers that only acquire, and faults that nodes and processes have by themselves. */
+export function drawUsual(seed: number | string): Plan {
   const random = new Seeded(`plan ${seed}`)
   const engine = random.chance(0.15) ? 'redis' : 'redlock'
   const hasReplica = engine === 'redis' && random.chance(0.5)
   // Some runs are about nodes that forget: leases on bare majorities, clients whose clocks are far apart, and time enough
   // for a node to vote again while what it has forgotten still matters.
-  const isForgetful = engine === 'redlock' && random.chance(0.1)
+  const isForgetful = engine === 'redlock' && random.chance(0.16)
   const size = engine === 'redis' ? 1 : isForgetful ? 3 : random.pick([3, 3, 3, 5, 5, 4])
   // Wall clocks of clients may be anywhere: nothing rests on them while the counters are there.
   const apartMs = isForgetful ? 100_000 : random.pick([5, 5, 50, 1500, 100_000])
@@ -88,10 +112,74 @@ export function drawPlan(seed: number | string): Plan {
     restart: engine === 'redis' ? 'trust' : 'auto',
     replicas: hasReplica && random.chance(0.5) ? 1 : 0,
     latency: { baseMs: random.pick([0.2, 1, 5]), jitterMs: random.pick([0.1, 1, 5]) },
-    busyMs: (isForgetful ? 4000 : random.between(0.7, 2) * 1000) + ttlMs,
+    busyMs: (isForgetful ? 5500 : random.between(0.7, 2) * 1000) + ttlMs,
     leaveFrozen: engine === 'redlock' && random.chance(0.3) ? random.int(0, size - 1) : undefined,
     faults: [],
   }
   const draw = isForgetful ? drawForgetting : drawFaults
   return { ...plan, faults: draw(plan, random.fork('faults')) }
+}
+
+/** Most processes call all there is. Now and then they differ in what must be alike, which breaks what rests on it. */
+function variedProcesses({ engine, nodes, maxTtlMs, processes }: Plan, random: Seeded): readonly ProcessPlan[] {
+  const others = engine === 'redlock' && random.chance(0.02)
+  return processes.map((single, index) => {
+    const callsAll = random.chance(0.6)
+    const pool = random.fork(`pool ${index}`)
+    const process = pool.chance(0.2) ? { ...single, pool: pool.int(2, 4) } : single
+    if (!others || index > 0) return { ...process, callsAll }
+    const all = [...nodes.keys()]
+    return random.chance(0.5) && nodes.length > 3
+      ? { ...process, callsAll, nodes: random.shuffle(all).slice(0, 3) }
+      : { ...process, callsAll, maxTtlMs: Math.max(1000, maxTtlMs / 4) }
+  })
+}
+
+/**
+ * A run about nodes that are emptied, replaced, or restored from a copy. They are watched for longer than a node sits out,
+ * where a copy is to be older than that.
+ */
+function lossy(plan: Plan, random: Seeded): Plan {
+  const what = random.pick(['rolling', 'rolling', 'most', 'spare', 'copy'] as const satisfies Loss[])
+  const persistence =
+    what === 'copy' ? 'always' : what === 'rolling' ? random.pick(['none', 'everysec'] as const) : 'none'
+  // Renewals that are far apart leave time to get a lease of which the holder has not heard that it is lost.
+  const ttlMs = what === 'rolling' ? 4000 : plan.ttlMs
+  const changed: Plan = {
+    ...plan,
+    ttlMs,
+    maxTtlMs: Math.max(plan.maxTtlMs, ttlMs),
+    nodes: Array.from({ length: 3 }, (_, at) => ({ ...plan.nodes[at]!, persistence })),
+    processes: plan.processes.map((process) => ({ ...process, callsAll: random.chance(0.5) })),
+    resources: ['a'],
+    restart: random.chance(0.15) ? 'strict' : 'auto',
+    busyMs: (what === 'copy' ? 8000 : 2500) + ttlMs,
+    // Without a quorum, those who wait must not keep each other awake: that shows where messages are quick.
+    ...(what === 'most' ? { latency: { baseMs: 0.2, jitterMs: 0.1 } } : {}),
+    leaveFrozen: undefined,
+    faults: [],
+  }
+  return { ...changed, faults: drawLosses(changed, what, random.fork('faults')) }
+}
+
+/**
+ * A run about leases that run out: held for long and wanted by all. Where the holder is far away, they are short; where it is
+ * stopped, its clock is the slowest and those of the nodes are the fastest.
+ */
+function expiring(plan: Plan, random: Seeded): Plan {
+  const how = random.pick(['far', 'stopped', 'torn'] as const satisfies Expiry[])
+  const isStopped = how === 'stopped'
+  const ttlMs = Math.round(isStopped ? random.between(500, 1000) : random.between(200, 500))
+  const holder = { tasks: 3, lingers: true, ...(isStopped ? { rate: SPEEDS.slowest } : { driver: 'reject' as const }) }
+  const changed: Plan = {
+    ...plan,
+    ttlMs,
+    nodes: isStopped ? plan.nodes.map((node) => ({ ...node, rate: SPEEDS.fastest })) : plan.nodes,
+    processes: plan.processes.map((process, index) => ({ ...process, ...(index === 0 ? holder : { tasks: 2 }) })),
+    resources: ['a'],
+    latency: { baseMs: 0.2, jitterMs: 0.1 },
+    busyMs: 4000,
+    leaveFrozen: undefined,
+  }
+  return { ...changed, faults: drawExpiries(changed, how, random.fork('faults')) }
 }

@@ -6,13 +6,21 @@ import type { Seeded } from './random.ts'
 const LATEST_TIMER_MS = 0.5
 
 /**
- * A pause that begins in the middle of running code: when it has looked at its clock or sent something so many times, or
+ * A pause that begins in the middle of running code: when it has looked at its clock or sent something this many times, or
  * right before it writes to the store, which is where it does harm.
  */
 interface ArmedPause {
   left: number
   readonly ms: number
   readonly atWrite: boolean
+}
+
+/** Something that happens after this many steps, counted from now or from every answer anew. */
+interface Meanwhile {
+  left: number
+  readonly after: number
+  readonly since: 'now' | 'answer'
+  readonly act: () => void
 }
 
 /**
@@ -28,6 +36,7 @@ export class Process implements Clock {
   readonly #timers = new Set<object>()
   #runsAgainMs = 0
   #armed: ArmedPause | undefined
+  #meanwhile: Meanwhile | undefined
   /** Timers first or messages first, when it goes on. */
   #timersFirst = false
   isAlive = true
@@ -98,10 +107,11 @@ export class Process implements Clock {
 
   /** Looks at something from outside: not a step of the process, so no pause begins there. */
   peek<T>(look: () => T): T {
-    const armed = this.#armed
-    this.#armed = undefined
+    const [armed, meanwhile] = [this.#armed, this.#meanwhile]
+    this.disarm()
     const seen = look()
     this.#armed = armed
+    this.#meanwhile = meanwhile
     return seen
   }
 
@@ -113,9 +123,21 @@ export class Process implements Clock {
     else this.#runsAgainMs = Math.max(this.#runsAgainMs, this.#time.nowMs + ms)
   }
 
+  /** Something else happens in this process between two steps of its code, after this many of them, counted from now or from an answer. */
+  meanwhile(after: number, act: () => void, since: 'now' | 'answer' = 'now'): void {
+    if (after === 0) this.enter(act)
+    else this.#meanwhile = { left: since === 'now' ? after : Infinity, after, since, act }
+  }
+
+  /** It hears of a vote: what is to happen some steps after an answer is counted from here. */
+  hears(): void {
+    if (this.#meanwhile?.since === 'answer') this.#meanwhile.left = this.#meanwhile.after
+  }
+
   /** No pause begins any more. */
   disarm(): void {
     this.#armed = undefined
+    this.#meanwhile = undefined
   }
 
   /** Ends for good: its timers never fire, and nothing is heard of it any more. */
@@ -125,6 +147,10 @@ export class Process implements Clock {
   }
 
   #step(what?: 'message' | 'write'): void {
+    if (this.#meanwhile !== undefined && --this.#meanwhile.left <= 0) {
+      queueMicrotask(this.#meanwhile.act)
+      this.#meanwhile = undefined
+    }
     if (this.#armed === undefined || (this.#armed.atWrite && what !== 'write') || --this.#armed.left > 0) return
     this.#runsAgainMs = this.nowMs + this.#armed.ms
     this.#armed = undefined

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { STAMP_KEY } from '../src/engines/redis/keys.ts'
 import { compile, itemsOf, luaArray, LuaError, LuaTable, type LuaValue } from './lua/interpret.ts'
 
 /** What a server answers: RESP2 in plain values. A status is a string too, an error is an instance of `ServerError`. */
@@ -9,8 +10,8 @@ export class ServerError extends Error {
 }
 
 export interface Entry {
-  /** Text, or a list: the one other type there is, to be in the way. */
-  readonly value: string | readonly string[]
+  /** Text, a hash, or a list: the one other type there is, to be in the way. */
+  readonly value: string | readonly string[] | ReadonlyMap<string, string>
   /** On the server's own clock; Infinity without an end. */
   readonly expiresMs: number
 }
@@ -23,21 +24,27 @@ interface Settings {
   /** On its own clock. */
   readonly startedMs: number
   readonly persistence: 'none' | 'everysec' | 'always'
+  /** It was a replica before, in this run. */
+  readonly isPromoted?: boolean
 }
+
+/** What the server refuses: messages to channels (as Redis does for new users), the stamp's key, or writes for want of memory. */
+export type Denied = 'publish' | 'stamp' | 'memory'
 
 interface Program {
   readonly text: string
   run(globals: Parameters<ReturnType<typeof compile>>[0]): LuaValue
 }
 
-/** Texts seldom change: each is compiled once for all servers. */
+/** Texts seldom change, but for a comment at their beginning: each is compiled once for all servers. */
 const compiled = new Map<string, Program>()
 
 function programOf(text: string): Program {
-  let program = compiled.get(text)
+  const essence = text.replace(/^--.*\n/, '')
+  let program = compiled.get(essence)
   if (program === undefined) {
-    program = { text, run: compile(text) }
-    compiled.set(text, program)
+    program = { text: essence, run: compile(essence) }
+    compiled.set(essence, program)
   }
   return program
 }
@@ -45,11 +52,11 @@ function programOf(text: string): Program {
 const shas = new Map<string, string>()
 
 function shaOf(text: string): string {
-  let sha = shas.get(text)
-  if (sha === undefined) {
-    sha = createHash('sha1').update(text).digest('hex')
-    shas.set(text, sha)
-  }
+  const known = shas.get(text)
+  if (known !== undefined) return known
+  const sha = createHash('sha1').update(text).digest('hex')
+  // Of those that begin with a comment there are as many as there are epochs.
+  if (!text.startsWith('--')) shas.set(text, sha)
   return sha
 }
 
@@ -66,6 +73,9 @@ export class Redis {
   readonly #changed: Change
   readonly settings: Settings
   readonly #lua: LuaTable
+  readonly denied = new Set<Denied>()
+  /** A script that has written may go on to write, though there is no memory left. */
+  #hasWritten = false
 
   constructor(
     clock: () => number,
@@ -94,14 +104,21 @@ export class Redis {
     if (entry === undefined) return undefined
     // Whole milliseconds, and still there in the last one.
     if (Math.floor(this.#clock()) <= entry.expiresMs) return entry
-    this.set(key, undefined)
+    this.keys.delete(key)
+    this.#changed(key, undefined)
     return undefined
   }
 
   set(key: string, entry: Entry | undefined): void {
+    this.#hasWritten = true
     if (entry === undefined) this.keys.delete(key)
     else this.keys.set(key, entry)
     this.#changed(key, entry)
+  }
+
+  /** The hashes of its scripts. */
+  get loaded(): readonly string[] {
+    return [...this.#scripts.keys()]
   }
 
   flushScripts(): void {
@@ -110,6 +127,7 @@ export class Redis {
 
   #command(command: readonly string[]): Reply {
     const [name = '', ...args] = command
+    this.#hasWritten = false
     switch (name.toUpperCase()) {
       case 'EVALSHA':
         return this.#evaluate(this.#scripts.get(args[0]!), args)
@@ -117,10 +135,6 @@ export class Redis {
         return this.#evaluate(this.#load(args[0]!), args)
       case 'SCRIPT':
         return this.#script(args)
-      case 'INFO': {
-        const uptime = Math.floor(this.#clock() / 1000) - Math.floor(this.settings.startedMs / 1000)
-        return `# Server\r\nrun_id:${this.settings.runId}\r\nuptime_in_seconds:${uptime}\r\n`
-      }
       case 'CONFIG': {
         const { persistence } = this.settings
         const fsync = persistence === 'none' ? 'everysec' : persistence
@@ -161,6 +175,7 @@ export class Redis {
   /** Commands that scripts call too. */
   #data(name: string, args: readonly string[]): Reply {
     const [key = '', value = ''] = args
+    this.#refuse(name, key)
     switch (name) {
       case 'get':
         return this.#text(key)
@@ -171,9 +186,9 @@ export class Redis {
       case 'exists':
         return this.get(key) === undefined ? 0 : 1
       case 'pexpire': {
+        const ms = wholeNumber(value)
         const entry = this.get(key)
         if (entry === undefined) return 0
-        const ms = Number(value)
         if (ms <= 0) return this.#delete(key)
         this.set(key, { ...entry, expiresMs: Math.floor(this.#clock()) + ms })
         return 1
@@ -187,10 +202,29 @@ export class Redis {
         const us = Math.round(this.#clock() * 1000)
         return [String(Math.floor(us / 1e6)), String(us % 1e6)]
       }
+      case 'info': {
+        if (key === 'replication') {
+          const formerId = (this.settings.isPromoted === true ? '1' : '0').repeat(40)
+          return `# Replication\r\nrole:master\r\nmaster_replid2:${formerId}\r\n`
+        }
+        const uptime = Math.floor(this.#clock() / 1000) - Math.floor(this.settings.startedMs / 1000)
+        return `# Server\r\nrun_id:${this.settings.runId}\r\nuptime_in_seconds:${uptime}\r\n`
+      }
+      case 'hget':
+        return this.#hash(key).get(value) ?? null
+      case 'hgetall':
+        return [...this.#hash(key)].flat()
+      case 'hset': {
+        const hash = new Map(this.#hash(key))
+        const before = hash.size
+        for (let at = 1; at < args.length; at += 2) hash.set(args[at]!, args[at + 1]!)
+        this.set(key, { value: hash, expiresMs: Infinity })
+        return hash.size - before
+      }
       case 'rpush': {
         const list = this.get(key)?.value ?? []
-        if (typeof list === 'string') throw wrongType()
-        this.set(key, { value: [...list, value], expiresMs: Infinity })
+        if (!Array.isArray(list)) throw wrongType()
+        this.set(key, { value: [...(list as readonly string[]), value], expiresMs: Infinity })
         return list.length + 1
       }
       case 'publish':
@@ -200,11 +234,27 @@ export class Redis {
     }
   }
 
+  #refuse(name: string, key: string): void {
+    if (this.denied.size === 0) return
+    if (this.denied.has('publish') && name === 'publish')
+      throw new ServerError('NOPERM this user has no permissions to access one of the channels used as arguments')
+    if (this.denied.has('stamp') && key === STAMP_KEY)
+      throw new ServerError('NOPERM this user has no permissions to access one of the keys used as arguments')
+    if (this.denied.has('memory') && !this.#hasWritten && GROWING.has(name))
+      throw new ServerError("OOM command not allowed when used memory > 'maxmemory'.")
+  }
+
   #text(key: string): string | null {
     const entry = this.get(key)
     if (entry === undefined) return null
     if (typeof entry.value !== 'string') throw wrongType()
     return entry.value
+  }
+
+  #hash(key: string): ReadonlyMap<string, string> {
+    const value = this.get(key)?.value ?? new Map<string, string>()
+    if (!(value instanceof Map)) throw wrongType()
+    return value
   }
 
   #delete(key: string): number {
@@ -222,8 +272,8 @@ export class Redis {
       if (option === 'nx') ifAbsent = true
       else if (option === 'get') answerBefore = true
       else if (option === 'px') {
-        const ms = Number(options[++at])
-        if (!Number.isInteger(ms) || ms <= 0) throw new ServerError(`ERR invalid expire time in 'set' command`)
+        const ms = wholeNumber(options[++at] ?? '')
+        if (ms <= 0) throw new ServerError(`ERR invalid expire time in 'set' command`)
         expiresMs = Math.floor(this.#clock()) + ms
       } else throw new Error(`not modelled: SET … ${option}`)
     }
@@ -271,10 +321,19 @@ export class Redis {
     try {
       return fromLua(program.run({ redis: this.#lua, KEYS: luaArray(keys), ARGV: luaArray(rest.slice(keys.length)) }))
     } catch (error) {
-      if (error instanceof LuaError) throw new ServerError(error.message.replace(/^(?!WRONGTYPE|ERR )/, 'ERR '))
+      if (error instanceof LuaError) throw new ServerError(error.message.replace(/^(?![A-Z]+ )/, 'ERR '))
       throw error
     }
   }
+}
+
+/** Commands that need memory; those that free some, or change a time, don't. */
+const GROWING = new Set(['set', 'hset', 'rpush'])
+
+/** As Redis reads one: no fraction, no exponent, no spaces. */
+function wholeNumber(text: string): number {
+  if (!/^(0|-?[1-9]\d{0,18})$/.test(text)) throw new ServerError('ERR value is not an integer or out of range')
+  return Number(text)
 }
 
 /** The plain OK of SET is a status: to Lua, a table with a field. */

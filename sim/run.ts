@@ -34,7 +34,7 @@ export async function run(plan: Plan): Promise<Outcome> {
   // Leases that a dead process or a node's odd clock keeps, and the sitting out of nodes, are over by then.
   const patienceMs =
     SETTLE_MS +
-    2 * plan.ttlMs +
+    2 * plan.maxTtlMs +
     (plan.engine === 'redlock' ? sitOutMs(plan) : 0) +
     setBackMs(plan) +
     longestPauseMs(plan)
@@ -51,7 +51,7 @@ export async function run(plan: Plan): Promise<Outcome> {
     for (const [index, { workload, resource }] of turns.entries()) {
       const turn = index < turns.length / 2 ? 'first' : 'second'
       const acquire = (): Promise<Lease> => workload.locks.acquire(resource, { wait: patienceMs })
-      const lease = await workload.call([resource], patienceMs, acquire, turn)
+      const lease = await workload.call([resource], patienceMs, acquire, { turn })
       if (lease !== undefined) await workload.release(lease)
     }
     isDone = true
@@ -66,7 +66,7 @@ export async function run(plan: Plan): Promise<Outcome> {
     const { process, running } = workload
     const subscriptions = clients
       .flatMap(({ subscribers }) => subscribers)
-      .reduce((sum, { channels }) => sum + channels, 0)
+      .reduce((sum, { connections }) => sum + connections, 0)
     history.add({
       at: time.nowMs,
       kind: 'closed',
@@ -99,6 +99,13 @@ function longestPauseMs({ faults }: Plan): number {
   return faults.reduce((sum, fault) => (fault.kind === 'pause' ? sum + fault.ms : sum), 0)
 }
 
+/** In what the clients of a quorum must have alike. */
+function unlike({ processes }: Plan): string {
+  const index = processes.findIndex(({ nodes, maxTtlMs }) => nodes !== undefined || maxTtlMs !== undefined)
+  if (index < 0) return ''
+  return `p${index} had another ${processes[index]!.nodes === undefined ? 'maxTtl' : 'list of nodes'} than the others`
+}
+
 export function setupOf(
   plan: Plan,
 ): Omit<Extract<World['history']['events'][number], { kind: 'setup' }>, 'at' | 'kind'> {
@@ -109,6 +116,7 @@ export function setupOf(
     nodes: plan.nodes.length,
     resources: plan.resources,
     ttlMs: plan.ttlMs,
+    maxTtlMs: plan.maxTtlMs,
     drift: 0.01,
     sitOutMs: sitOutMs(plan),
     faultless: plan.faults.length === 0 && plan.leaveFrozen === undefined,
@@ -116,5 +124,7 @@ export function setupOf(
     drifting: Math.max(...rates) / Math.min(...rates) > 1 / 0.99,
     quickMs: 20 + 8 * (plan.latency.baseMs + 3 * plan.latency.jitterMs),
     leftFrozen: plan.leaveFrozen !== undefined,
+    restart: plan.restart,
+    unlike: unlike(plan),
   }
 }

@@ -6,6 +6,12 @@ import { Redis, ServerError, type Entry, type Reply } from './redis.ts'
 /** What a node remembers after it crashed: all, all but the last second (AOF everysec), or nothing. */
 export type Memory = 'kept' | 'second' | 'none'
 
+/** How a node comes back: `copyMs` with the data it had this long ago, `upMs` on a server that has been running for this long. */
+export interface Return {
+  readonly copyMs?: number
+  readonly upMs?: number
+}
+
 interface Logged {
   readonly atMs: number
   /** When the replica has it; Infinity while it is cut off. */
@@ -36,6 +42,7 @@ export class Server {
   #waiting: { connection: Connection; request: Request }[] = []
   #isWorking = false
   readonly #connections = new Set<Connection>()
+  executing: (request: Request) => void = () => undefined
   executed: (connection: Connection, request: Request, reply: readonly Reply[]) => void = () => undefined
 
   constructor(
@@ -96,9 +103,14 @@ export class Server {
     for (const connection of this.#connections) connection.reset(0)
   }
 
-  restart(memory: Memory): void {
-    const sinceMs = memory === 'kept' ? Infinity : memory === 'none' ? -Infinity : this.#time.nowMs - SYNC_EVERY_MS
-    this.#start(this.#log.filter(({ atMs }) => atMs <= sinceMs))
+  restart(memory: Memory, { copyMs, upMs = 0 }: Return = {}): void {
+    const nowMs = this.#time.nowMs
+    const sinceMs =
+      copyMs !== undefined ? nowMs - copyMs : { kept: Infinity, none: -Infinity, second: nowMs - SYNC_EVERY_MS }[memory]
+    this.#start(
+      this.#log.filter(({ atMs }) => atMs <= sinceMs),
+      upMs,
+    )
     this.isUp = true
   }
 
@@ -107,7 +119,11 @@ export class Server {
     this.#forgetWaiting()
     for (const connection of this.#connections) connection.reset(0)
     const nowMs = this.#time.nowMs
-    this.#start(this.#log.filter(({ replicatedMs }) => replicatedMs <= nowMs))
+    this.#start(
+      this.#log.filter(({ replicatedMs }) => replicatedMs <= nowMs),
+      0,
+      true,
+    )
   }
 
   #forgetWaiting(): void {
@@ -125,8 +141,7 @@ export class Server {
     }
   }
 
-  #start(log: Logged[]): void {
-    this.#log = []
+  #start(log: Logged[], upMs = 0, isPromoted = false): void {
     this.redis = new Redis(
       () => this.clock.wallMs(),
       {
@@ -138,13 +153,17 @@ export class Server {
           this.#log.push({ atMs, replicatedMs, key, entry })
         },
       },
-      { runId: this.#random.id(), startedMs: this.clock.wallMs(), persistence: this.#persistence },
+      { runId: this.#random.id(), startedMs: this.clock.wallMs() - upMs, persistence: this.#persistence, isPromoted },
     )
-    for (const { key, entry } of log) this.redis.set(key, entry)
-    if (this.replica !== undefined) this.#log = this.#log.map((logged) => ({ ...logged, replicatedMs: 0 }))
+    for (const { key, entry } of log) {
+      if (entry === undefined) this.redis.keys.delete(key)
+      else this.redis.keys.set(key, entry)
+    }
+    this.#log = this.replica === undefined ? log : log.map((logged) => ({ ...logged, replicatedMs: 0 }))
   }
 
   #execute(connection: Connection, request: Request): void {
+    this.executing(request)
     const replies: Reply[] = []
     const before = this.#log.length
     let readyMs = this.#time.nowMs
@@ -174,7 +193,7 @@ export class Server {
     else connection.answer(request, replies)
   }
 
-  /** How many replicas have what was written since, within so many ms. */
+  /** How many replicas have what was written since, within this many ms. */
   #wait(count: number, withinMs: number, since: number): { acknowledged: number; atMs: number } {
     const nowMs = this.#time.nowMs
     if (this.replica === undefined) return { acknowledged: 0, atMs: count > 0 ? nowMs + withinMs : nowMs }

@@ -2,7 +2,7 @@ import { failed } from './checkers/all.ts'
 import type { Plan } from './plan.ts'
 import { run, type Outcome } from './run.ts'
 
-/** A run is tried so often at most: each takes as long as the first. */
+/** A run is tried at most this many times: each takes as long as the first. */
 const MOST_TRIES = 150
 
 /**

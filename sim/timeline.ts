@@ -86,6 +86,12 @@ function lineOf(event: HistoryEvent, names: Names): Line | undefined {
       return line(event.process, event.text, 'lease')
     case 'crash':
       return line(event.process, 'crashes', 'fault')
+    case 'closing':
+      return line(event.process, 'closes its locks', 'fault')
+    case 'blank':
+      return line('', 'no node knows that it has ever been in use', 'fault')
+    case 'once':
+      return line(event.process, `runs a job once, for at least ${event.atLeastMs} ms`, 'lease')
     case 'holds':
       return line(event.process, holdsText(event, names), 'lease')
     case 'until':
@@ -123,7 +129,11 @@ function lineOf(event: HistoryEvent, names: Names): Line | undefined {
     case 'closed':
     case 'left':
     case 'read':
+    case 'rests':
     case 'setup':
+    case 'shut':
+    case 'stamped':
+    case 'start':
       return undefined
   }
 }

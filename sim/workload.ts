@@ -3,6 +3,7 @@ import type { LockEvent } from '../src/events.ts'
 import { sleep } from '../src/clock.ts'
 import type { Lease } from '../src/lease.ts'
 import type { Locks } from '../src/locks.ts'
+import { Beliefs } from './beliefs.ts'
 import type { History } from './history.ts'
 import type { Process } from './process.ts'
 import type { Seeded } from './random.ts'
@@ -11,12 +12,25 @@ import type { Store } from './store.ts'
 export interface Terms {
   readonly resources: readonly string[]
   readonly ttlMs: number
+  readonly maxTtlMs: number
+  /** Every call that there is, and not only `acquire` and `tryAcquire`. */
+  readonly callsAll: boolean
+  /** Work that takes longer than a lease. */
+  readonly lingers: boolean
 }
 
 /** Numbers the calls of a run. */
 export interface Counter {
   next: number
 }
+
+interface How {
+  readonly turn?: 'any' | 'first' | 'second'
+  readonly isBounded?: boolean
+}
+
+/** A shorter ttl is refused. */
+const LEAST_TTL_MS = 50
 
 /** What the callers in one process do: take leases in every way there is, and count under them. */
 export class Workload {
@@ -27,16 +41,16 @@ export class Workload {
   readonly #random: Seeded
   readonly #terms: Terms
   readonly #calls: Counter
-  readonly #leases = new Map<string, Lease>()
-  /** Leases are kept, so that none is garbage-collected in the middle of a run: that would be up to the garbage collector. */
-  readonly #kept: Lease[] = []
+  readonly #lastId: () => number
+  readonly #beliefs: Beliefs
   isStopping = false
+  isClosed = false
   running = 0
 
   constructor(
     process: Process,
     locks: Locks,
-    parts: { history: History; store: Store; random: Seeded; terms: Terms; calls: Counter },
+    parts: { history: History; store: Store; random: Seeded; terms: Terms; calls: Counter; lastId: () => number },
   ) {
     this.process = process
     this.locks = locks
@@ -45,6 +59,8 @@ export class Workload {
     this.#random = parts.random
     this.#terms = parts.terms
     this.#calls = parts.calls
+    this.#lastId = parts.lastId
+    this.#beliefs = new Beliefs(process, parts.history)
   }
 
   /** Tells the history what the locks tell. */
@@ -53,21 +69,37 @@ export class Workload {
     if (event.type === 'attempt') {
       this.#history.add({ at: process.nowMs, kind: 'attempt', process: process.name, owner: event.owner })
     }
-    if (event.type === 'renewed') this.#renewed(event.owner)
-    if (event.type === 'lost') this.#ends(event.owner, event.reason)
+    if (event.type === 'renewed') this.#beliefs.renewed(event.owner)
+    if (event.type === 'lost') this.#beliefs.ends(event.owner, event.reason)
+    if (event.type === 'left') {
+      const { owner, cause } = event
+      const isSet = cause === undefined
+      this.#history.add({ at: process.nowMs, kind: 'rests', process: process.name, owner, isSet })
+    }
   }
 
-  /** Validity as it stands after a clock was changed, at this true time: the process itself may stand still. */
   clockChanged(nowMs: number): void {
-    for (const [owner, lease] of this.#leases) {
-      const untilMs = this.#untilMs(lease)
-      if (untilMs > this.process.nowMs) this.#until(owner, untilMs)
-      else this.#until(owner, Math.min(nowMs, this.#untils.get(owner)!))
-    }
+    this.#beliefs.clockChanged(nowMs)
+  }
+
+  shortened(): void {
+    this.#beliefs.shortened()
   }
 
   start(tasks: number): void {
     for (let task = 0; task < tasks; task++) void this.#task(this.#random.fork(`task ${task}`))
+  }
+
+  /** Whatever is under way: nothing of it may be left. */
+  close(): void {
+    this.isStopping = true
+    this.isClosed = true
+    const process = this.process.name
+    this.#history.add({ at: this.process.nowMs, kind: 'closing', process })
+    void this.locks
+      .close()
+      .then(() => this.#history.add({ at: this.process.nowMs, kind: 'shut', process, lastId: this.#lastId() }))
+    this.#beliefs.closed()
   }
 
   async #task(random: Seeded): Promise<void> {
@@ -80,22 +112,103 @@ export class Workload {
   }
 
   async #round(random: Seeded): Promise<void> {
-    const { resources, ttlMs } = this.#terms
+    const { resources, ttlMs, callsAll } = this.#terms
     const some = resources.length > 1 && random.chance(0.3) ? resources : [random.pick(resources)]
-    const options = { ttl: random.chance(0.7) ? ttlMs : Math.max(50, Math.round(ttlMs / 3)), renew: random.chance(0.8) }
+    const isBounded = callsAll && random.chance(0.2)
+    const maxHold = isBounded ? { maxHold: Math.round(random.between(0.1, 2) * ttlMs) } : {}
+    const options = {
+      ttl: random.chance(0.7) ? ttlMs : Math.max(LEAST_TTL_MS, Math.round(ttlMs / 3)),
+      renew: random.chance(0.8),
+      ...maxHold,
+    }
+    if (callsAll && random.chance(0.15)) return this.#once(random.pick(resources), random)
+    if (callsAll && random.chance(0.15)) return this.#elect(random.pick(resources), options, random)
     const how = random.fraction()
     if (how < 0.3) {
-      const lease = await this.call(some, 0, () => this.locks.tryAcquire(some, options))
+      const lease = await this.call(some, 0, () => this.locks.tryAcquire(some, options), { isBounded })
       if (lease !== undefined) await this.#section(lease, random)
       return
     }
     const waitMs = Math.round(random.pick([random.between(5, 200), random.between(200, 3000)]))
-    const controller = new AbortController()
-    if (random.chance(0.1))
-      void sleep(this.process, random.between(1, waitMs)).then(() => controller.abort(new Error('enough')))
-    const { signal } = controller
-    const lease = await this.call(some, waitMs, () => this.locks.acquire(some, { ...options, wait: waitMs, signal }))
+    const signal = random.chance(0.1) ? this.#enoughAfter(random.between(1, waitMs)) : new AbortController().signal
+    const terms = { ...options, wait: waitMs, signal }
+    if (callsAll && random.chance(0.3)) {
+      return this.#within(this.#asks(some, waitMs, { isBounded }), random, (work) =>
+        this.locks.using(some, terms, work),
+      )
+    }
+    const lease = await this.call(some, waitMs, () => this.locks.acquire(some, terms), { isBounded })
     if (lease !== undefined) await this.#section(lease, random)
+  }
+
+  #enoughAfter(ms: number): AbortSignal {
+    const controller = new AbortController()
+    void sleep(this.process, ms).then(() => controller.abort(new Error('enough')))
+    return controller.signal
+  }
+
+  async #once(resource: string, random: Seeded): Promise<void> {
+    const { ttlMs, maxTtlMs } = this.#terms
+    const atLeastMs = random.pick([0, Math.round(random.between(0.05, 1) * maxTtlMs)])
+    const atMost = random.chance(0.3) ? { atMost: atLeastMs + Math.round(random.between(1, 2 * ttlMs)) } : {}
+    const options = { atLeast: atLeastMs, ttl: ttlMs, ...atMost }
+    const job = async (lease: Lease, work: (lease: Lease) => Promise<void>): Promise<void> => {
+      const { nowMs: at, name: process } = this.process
+      this.#history.add({
+        at,
+        kind: 'once',
+        process,
+        owner: lease.owner,
+        resource,
+        atLeastMs,
+        ttlMs: Math.max(ttlMs, atLeastMs),
+      })
+      // A job may ask for less than the rest of its time, and must not get it.
+      const shortens = atLeastMs > 0 && random.fork(lease.owner).chance(0.2)
+      await Promise.all([work(lease), shortens ? lease.extend(LEAST_TTL_MS).catch(ignoreLoss) : undefined])
+    }
+    await this.#within(this.#asks([resource], 0, { isBounded: true }), random, (work) =>
+      this.locks.once(resource, options, (lease) => job(lease, work)),
+    )
+  }
+
+  /** Leads until the work is done, the lease is lost, or the campaign is over; campaigns again after a loss. */
+  async #elect(resource: string, options: { ttl: number }, random: Seeded): Promise<void> {
+    const campaignMs = Math.round(random.between(10, 3000))
+    const signal = this.#enoughAfter(campaignMs)
+    const leadsOn = random.chance(0.5)
+    await this.#within(this.#asks([resource], campaignMs, { isBounded: true }), random, (work) =>
+      this.locks.elect(resource, { ...options, signal }, async (lease) => {
+        try {
+          await work(lease)
+          if (leadsOn && lease.held && !lease.signal.aborted)
+            await new Promise((resolve) => lease.signal.addEventListener('abort', resolve, { once: true }))
+        } finally {
+          // The signal has aborted before the release, so it does not report the release.
+          if (signal.aborted && lease.held) this.#beliefs.ends(lease.owner, 'released')
+        }
+      }),
+    )
+  }
+
+  /** A call that runs the work itself, once or, after a loss, again. */
+  async #within(
+    call: number,
+    random: Seeded,
+    run: (work: (lease: Lease) => Promise<void>) => Promise<unknown>,
+  ): Promise<void> {
+    let isOpen = true
+    try {
+      await run(async (lease) => {
+        this.#gets(isOpen ? call : this.#asks(lease.resources, 0, { isBounded: true }), lease)
+        isOpen = false
+        await this.#work(lease, random)
+      })
+      if (isOpen) this.#returns(call, 'refused')
+    } catch (error) {
+      const outcome = outcomeOf(error)
+      if (isOpen) this.#returns(call, outcome)
+    }
   }
 
   /** One call for a lease, from beginning to end. */
@@ -103,38 +216,57 @@ export class Workload {
     resources: readonly string[],
     waitMs: number,
     acquire: () => Promise<Lease | null>,
-    turn: 'any' | 'first' | 'second' = 'any',
+    how: How = {},
   ): Promise<Lease | undefined> {
-    const call = this.#calls.next++
-    const process = this.process.name
-    this.#history.add({ at: this.process.nowMs, kind: 'call', process, call, resources, waitMs, turn })
-    let lease: Lease | null = null
-    let outcome = 'refused'
+    const call = this.#asks(resources, waitMs, how)
     try {
-      lease = await acquire()
+      const lease = await acquire()
+      if (lease === null) this.#returns(call, 'refused')
+      else this.#gets(call, lease)
+      return lease ?? undefined
     } catch (error) {
-      outcome = outcomeOf(error)
+      this.#returns(call, outcomeOf(error))
+      return undefined
     }
-    if (lease !== null) this.#holds(lease, call)
-    const at = this.process.nowMs
-    this.#history.add({ at, kind: 'return', process, call, outcome: lease === null ? outcome : 'granted' })
-    return lease ?? undefined
+  }
+
+  #asks(resources: readonly string[], waitMs: number, { turn = 'any', isBounded = false }: How = {}): number {
+    const call = this.#calls.next++
+    const { nowMs: at, name: process } = this.process
+    this.#history.add({ at, kind: 'call', process, call, resources, waitMs, turn, isBounded })
+    return call
+  }
+
+  #gets(call: number, lease: Lease): void {
+    this.#beliefs.holds(lease, call)
+    this.#returns(call, 'granted')
+  }
+
+  #returns(call: number, outcome: string): void {
+    this.#history.add({ at: this.process.nowMs, kind: 'return', process: this.process.name, call, outcome })
   }
 
   /** What is done under a lease: count, renew, and give it back. */
   async #section(lease: Lease, random: Seeded): Promise<void> {
+    await this.#work(lease, random)
+    await this.release(lease)
+  }
+
+  async #work(lease: Lease, random: Seeded): Promise<void> {
+    const { ttlMs, maxTtlMs, callsAll, lingers } = this.#terms
     const isCareful = random.chance(0.5)
     for (let round = random.pick([0, 1, 1, 2, 3]); round > 0 && lease.held; round--) {
       for (const resource of lease.resources) await this.#count(lease, resource, random, isCareful)
-      if (random.chance(0.1)) await lease.extend(this.#terms.ttlMs).catch(ignoreLoss)
-      await sleep(this.process, random.pick([0, random.between(0, 30), random.chance(0.2) ? this.#terms.ttlMs : 1]))
+      const otherMs = callsAll ? Math.round(random.between(LEAST_TTL_MS, maxTtlMs)) : ttlMs
+      if (random.chance(0.1)) await lease.extend(otherMs).catch(ignoreLoss)
+      await sleep(this.process, random.pick([0, random.between(0, 30), random.chance(0.2) ? ttlMs : 1]))
+      if (lingers && random.chance(0.5)) await sleep(this.process, 2 * ttlMs)
     }
-    await this.release(lease)
   }
 
   async release(lease: Lease): Promise<void> {
     // Recorded before: from here on it is not used any more.
-    if (!this.#ended.has(lease.owner)) this.#ends(lease.owner, 'released')
+    this.#beliefs.ends(lease.owner, 'released')
     await lease.release().catch(ignoreLoss)
   }
 
@@ -151,64 +283,18 @@ export class Workload {
       await this.#store.write(this.process, random, store, resource, writer, value + 1)
     }
   }
+}
 
-  readonly #ended = new Set<string>()
-  readonly #untils = new Map<string, number>()
-
-  #holds(lease: Lease, call: number): void {
-    this.#kept.push(lease)
-    const { owner, resources } = lease
-    this.#leases.set(owner, lease)
-    const token = Number(lease.token)
-    const { name } = this.process
-    const untilMs = this.#untilMs(lease)
-    const at = this.process.nowMs
-    this.#untils.set(owner, untilMs)
-    this.#history.add({ at, kind: 'holds', process: name, call, owner, token, resources, untilMs })
-    const signal = (): void => {
-      this.#history.add({ at: this.process.nowMs, kind: 'signal', process: name, owner, token })
-    }
-    lease.signal.addEventListener('abort', signal)
-  }
-
-  /** In true time. */
-  #untilMs(lease: Lease): number {
-    const leftMs = this.process.peek(() => lease.remaining())
-    return this.process.nowMs + leftMs / this.process.machine.rate
-  }
-
-  #renewed(owner: string): void {
-    const lease = this.#leases.get(owner)
-    if (lease === undefined) return
-    const untilMs = this.#untilMs(lease)
-    // The process may have stood still since the answer: then it was renewed for a time that is over already.
-    if (untilMs > this.process.nowMs) this.#until(owner, untilMs)
-  }
-
-  #until(owner: string, untilMs: number): void {
-    this.#untils.set(owner, untilMs)
-    const token = Number(this.#leases.get(owner)!.token)
-    this.#history.add({ at: this.process.nowMs, kind: 'until', process: this.process.name, owner, token, untilMs })
-  }
-
-  #ends(owner: string, why: string): void {
-    this.#ended.add(owner)
-    const lease = this.#leases.get(owner)
-    this.#leases.delete(owner)
-    const token = lease === undefined ? 0 : Number(lease.token)
-    this.#history.add({ at: this.process.nowMs, kind: 'ends', process: this.process.name, owner, token, why })
-  }
+/** A lease that is lost, or an outcome that stays unknown, is part of the game. Anything else is not. */
+function ignoreLoss(error: unknown): void {
+  outcomeOf(error)
 }
 
 function outcomeOf(error: unknown): string {
   if (error instanceof WaitTimeoutError) return 'timed out'
   if (error instanceof HeldError) return 'held'
+  if (error instanceof LeaseLostError) return 'lost'
   if (error instanceof EngineError) return error.transient ? 'no quorum' : 'closed'
   if (error instanceof Error && error.message === 'enough') return 'aborted'
   throw error
-}
-
-/** A lease that is lost, or an outcome that stays unknown, is part of the game. Anything else is not. */
-function ignoreLoss(error: unknown): void {
-  if (!(error instanceof LeaseLostError || error instanceof EngineError)) throw error
 }

@@ -1,10 +1,11 @@
 import { createLocks } from '../src/index.ts'
 import { redis, redlock } from '../src/engines/redis/index.ts'
+import { STAMP_KEY } from '../src/engines/redis/keys.ts'
 import { CONFIRM, EXTEND, HAND_OVER, INSPECT, RELEASE } from '../src/engines/redis/scripts.ts'
 import { SimClient } from './client.ts'
 import { MachineClock, Time } from './clock.ts'
 import { History } from './history.ts'
-import { Nemesis } from './nemesis.ts'
+import { Nemesis, type Fault } from './nemesis.ts'
 import { Network, type Request } from './network.ts'
 import type { Plan } from './plan.ts'
 import { Process } from './process.ts'
@@ -15,6 +16,8 @@ import { Workload, type Counter } from './workload.ts'
 
 const NAMES = new Map([CONFIRM, EXTEND, HAND_OVER, INSPECT, RELEASE].map(({ sha, name }) => [sha, name]))
 const TEXTS = new Map([CONFIRM, EXTEND, HAND_OVER, INSPECT, RELEASE].map(({ text, name }) => [text, name]))
+
+const VOTES = new Set(['acquire', 'confirm', 'handOver'])
 
 /** The whole of a run: machines, wires, processes, and the shipped library in each of them. */
 export class World {
@@ -31,6 +34,7 @@ export class World {
   readonly #all: { workload: Workload; clients: SimClient[] }[] = []
   readonly #calls: Counter = { next: 1 }
   #ids = 0
+  #isBlank = false
 
   constructor(plan: Plan) {
     this.plan = plan
@@ -46,10 +50,14 @@ export class World {
       return new Server(`n${index}`, this.time, clock, this.random.fork(`server ${index}`), options)
     })
     for (const server of this.servers) {
+      let had = 0
+      server.executing = ({ what, owner }) => void (had = what === 'extend' ? locksOf(owner, server) : 0)
       server.executed = ({ process, isOpen }, request, reply) => {
         const { id, what, owner, former } = request
         const { name: node } = server
         const at = this.time.nowMs
+        const isDone = what === 'release' && !(reply[0] instanceof Error && reply[0].message.startsWith('NOSCRIPT'))
+        const kept = isDone ? locksOf(owner, server) : 0
         this.history.add({
           at,
           kind: 'exec',
@@ -61,7 +69,10 @@ export class World {
           node,
           late: !isOpen,
           reply,
+          kept,
+          ...(what === 'extend' && had === 0 && locksOf(owner, server) > 0 ? { remade: true } : {}),
         })
+        if (this.#isBlank) this.#lookForTraces()
       }
     }
     this.nemesis = new Nemesis(
@@ -72,6 +83,8 @@ export class World {
         record: (event) => this.history.add(event),
         clockChanged: (index) => this.workloads[index]!.clockChanged(this.time.nowMs),
         crashProcess: (index, backMs) => this.#crashProcess(index, backMs),
+        closeProcess: (fault) => this.#closeProcess(fault),
+        returned: () => this.#lookForTraces(),
       },
       plan.faults,
     )
@@ -84,8 +97,20 @@ export class World {
 
   #startProcess(index: number, life: number): Workload {
     const { plan, time } = this
-    const { rate, aheadMs, driver, observes } = plan.processes[index]!
+    const {
+      rate,
+      aheadMs,
+      driver,
+      observes,
+      pool,
+      nodes,
+      maxTtlMs = plan.maxTtlMs,
+      callsAll = false,
+      lingers = false,
+    } = plan.processes[index]!
+    const ttlMs = Math.min(plan.ttlMs, maxTtlMs)
     const name = life === 0 ? `p${index}` : `p${index}.${life}`
+    this.history.add({ at: time.nowMs, kind: 'start', process: name })
     const random = this.random.fork(`process ${name}`)
     const process = new Process(name, time, new MachineClock(time, { rate, aheadMs }), random.fork('timers'))
     const clients = this.servers.map(
@@ -96,11 +121,14 @@ export class World {
           server,
           random: random.fork(server.name),
           driver,
+          ...(pool === undefined ? {} : { pool }),
           describe: (commands) => this.#describe(commands),
           sent: ({ id, what, owner, former }, node, again) =>
             this.history.add({ at: process.nowMs, kind: 'send', id, what, owner, former, process: name, node, again }),
-          heard: ({ id, what, owner, former }, node) =>
-            this.history.add({ at: time.nowMs, kind: 'heard', id, what, owner, former, process: name, node }),
+          heard: ({ id, what, owner, former }, node) => {
+            this.history.add({ at: time.nowMs, kind: 'heard', id, what, owner, former, process: name, node })
+            if (VOTES.has(what)) process.hears()
+          },
           dropped: ({ id, what, owner, former }, node) =>
             this.history.add({ at: time.nowMs, kind: 'dropped', id, what, owner, former, process: name, node }),
         }),
@@ -108,11 +136,22 @@ export class World {
     const engine =
       plan.engine === 'redis'
         ? redis(clients[0], { clock: process, replicas: plan.replicas, within: 20 })
-        : redlock(clients, { clock: process, maxTtl: plan.maxTtlMs, restart: plan.restart })
+        : redlock(nodes?.map((node) => clients[node]) ?? clients, {
+            clock: process,
+            random: random.fork('epochs'),
+            maxTtl: maxTtlMs,
+            restart: plan.restart,
+          })
     // The history needs what the locks tell, but not of round trips.
     if (!observes) Object.defineProperty(engine, 'observe', { value: undefined })
+    const extend = engine.extend.bind(engine)
+    engine.extend = (leases) => {
+      // An extension to a shorter time shortens the lease as soon as it is sent.
+      queueMicrotask(() => workload.shortened())
+      return extend(leases)
+    }
     const locks = createLocks(engine, {
-      ttl: plan.ttlMs,
+      ttl: ttlMs,
       label: name,
       clock: process,
       random: random.fork('locks'),
@@ -122,8 +161,9 @@ export class World {
       history: this.history,
       store: this.store,
       random: random.fork('workload'),
-      terms: plan,
+      terms: { resources: plan.resources, ttlMs, maxTtlMs, callsAll, lingers },
       calls: this.#calls,
+      lastId: () => this.#ids,
     })
     this.#all.push({ workload, clients })
     return workload
@@ -131,17 +171,41 @@ export class World {
 
   #crashProcess(index: number, backMs: number): void {
     const dead = this.workloads[index]!
-    if (!dead.process.isAlive) return
+    if (!dead.process.isAlive || dead.isClosed) return
     this.history.add({ at: this.time.nowMs, kind: 'crash', process: dead.process.name })
     dead.process.crash()
+    this.#startAgain(index, backMs)
+  }
+
+  /** The locks are closed in the middle of what their process does; another process takes up the work. */
+  #closeProcess({ process: index, steps, since, backMs }: Extract<Fault, { kind: 'close-process' }>): void {
+    const old = this.workloads[index]!
+    if (!old.process.isAlive || old.isClosed) return
+    const close = (): void => {
+      if (!old.process.isAlive || old.isClosed) return
+      old.close()
+      this.#startAgain(index, backMs)
+    }
+    old.process.meanwhile(steps, close, since)
+  }
+
+  #startAgain(index: number, backMs: number): void {
     const life = this.#all.filter(({ workload }) => workload.process.name.split('.')[0] === `p${index}`).length
     this.time.after(backMs, () => {
       const next = this.#startProcess(index, life)
       this.workloads[index] = next
-      next.isStopping = dead.isStopping
+      next.isStopping = this.nemesis.isOver
       this.time.touch()
       next.start(this.plan.processes[index]!.tasks)
     })
+  }
+
+  /** Does any node know that it has been in use? Looked at when one has come back, and until one does. */
+  #lookForTraces(): void {
+    const isBlank = this.servers.every(({ redis }) => !isTraced(redis.get(STAMP_KEY)?.value))
+    if (isBlank === this.#isBlank) return
+    this.#isBlank = isBlank
+    this.history.add({ at: this.time.nowMs, kind: isBlank ? 'blank' : 'stamped' })
   }
 
   /** A command in words: which step of the protocol it is, and whose. */
@@ -150,10 +214,24 @@ export class World {
     const id = ++this.#ids
     if (name !== 'EVALSHA' && name !== 'EVAL')
       return { id, what: `${name} ${first}`.slice(0, 40), owner: '', former: '' }
+    if (rest[0] === STAMP_KEY) return { id, what: 'stamp', owner: '', former: '' }
     const args = rest.slice(Number(keys))
     const what = (name === 'EVALSHA' ? NAMES : TEXTS).get(first) ?? 'acquire'
     // A batch of extensions is many owners'; the one handed over to is who it is about.
     const owner = what === 'extend' ? args[3]! : what === 'handOver' ? args[1]! : what === 'inspect' ? '' : args[0]!
     return { id, what, owner, former: what === 'handOver' ? args[0]! : '' }
   }
+}
+
+function locksOf(owner: string, { redis }: Server): number {
+  let count = 0
+  for (const { value } of redis.keys.values()) if (value === owner) count++
+  return count
+}
+
+/** Was it let in at some time, or seen to sit out beside nodes that were? */
+function isTraced(stamp: unknown): boolean {
+  if (!(stamp instanceof Map)) return false
+  const fields = stamp as ReadonlyMap<string, string>
+  return Number(fields.get('since.level') ?? 0) > 0 || [...fields.keys()].some((name) => name.startsWith('epoch:'))
 }

@@ -1,14 +1,87 @@
 import { shown } from './duration.ts'
 
 export function objectOrThrow(value: unknown, name: string): void {
-  if (typeof value !== 'object' || value === null)
-    throw new TypeError(`${name}: expected an object, got ${shown(value)}`)
+  if (typeof value === 'object' && value !== null) return
+  // Other libraries take a ttl in this place.
+  const hint = name === 'options' && typeof value === 'number' ? `; a ttl is { ttl: ${value} }` : ''
+  throw new TypeError(`${name}: expected an object, got ${shown(value)}${hint}`)
 }
 
-/** An option with a slip of the pen in its name would be an option that nobody obeys. */
+/** Names that other libraries have for our options. */
+const HABITS: Readonly<Record<string, string>> = {
+  timeout: 'wait',
+  retryCount: 'wait',
+  retryDelay: 'wait',
+  retries: 'wait',
+  duration: 'ttl',
+  expiration: 'ttl',
+  expiry: 'ttl',
+  expires: 'ttl',
+}
+
+const OF_LOCKS_AND_CALLS = 'an option of createLocks and of its calls'
+const OF_LOCKS = 'an option of createLocks'
+
+/** Where an option belongs that was given in another place. */
+const BELONGS: Readonly<Record<string, string>> = {
+  ttl: OF_LOCKS_AND_CALLS,
+  renew: OF_LOCKS_AND_CALLS,
+  maxHold: OF_LOCKS_AND_CALLS,
+  wait: 'an option of createLocks, acquire and using; tryAcquire and once never wait, and elect waits forever',
+  signal: 'an option of acquire, using and elect',
+  label: OF_LOCKS,
+  handOver: OF_LOCKS,
+  observe: OF_LOCKS,
+  atLeast: 'an option of once',
+  atMost: 'an option of once',
+  prefix: ofEngine('redis(client', 'prefix'),
+  drift: ofEngine('redis(client', 'drift'),
+  requestTimeout: ofEngine('redis(client', 'requestTimeout'),
+  fenceTtl: ofEngine('redis(client', 'fenceTtl'),
+  replicas: ofEngine('redis(client', 'replicas'),
+  maxTtl: ofEngine('redlock(clients', 'maxTtl'),
+  restart: ofEngine('redlock(clients', 'restart'),
+}
+
+function ofEngine(factory: string, option: string): string {
+  return `an option of the engine, as in ${factory}, { ${option} })`
+}
+
+/** An option with a misspelt name would have no effect. */
 export function optionsOrThrow(options: object, names: readonly string[]): void {
   objectOrThrow(options, 'options')
   for (const name of Object.keys(options)) {
-    if (!names.includes(name)) throw new TypeError(`options: expected ${names.join(', ')}, got ${shown(name)}`)
+    if (names.includes(name)) continue
+    throw new TypeError(`options: expected ${names.join(', ')}, got ${shown(name)}${optionHint(name, names)}`)
   }
+}
+
+function optionHint(name: string, names: readonly string[]): string {
+  const ours = Object.hasOwn(HABITS, name) ? HABITS[name]! : name
+  if (names.includes(ours)) return `; did you mean ${ours}?`
+  if (Object.hasOwn(BELONGS, ours)) return `; ${ours} is ${BELONGS[ours]}`
+  const near = closest(name, names)
+  return near === undefined ? '' : `; did you mean ${near}?`
+}
+
+/** What was probably meant: the closest candidate that is at most two letters away. */
+export function closest(word: string, candidates: readonly string[]): string | undefined {
+  return candidates
+    .map((candidate) => ({ candidate, distance: distance(word.toLowerCase(), candidate.toLowerCase()) }))
+    .filter(({ distance }) => distance <= 2)
+    .sort((some, other) => some.distance - other.distance)[0]?.candidate
+}
+
+/** How many letters to add, drop or change. */
+function distance(some: string, other: string): number {
+  let row = Array.from({ length: other.length + 1 }, (_, index) => index)
+  for (let i = 1; i <= some.length; i++) {
+    const next = [i]
+    for (let j = 1; j <= other.length; j++) {
+      const change = row[j - 1]! + (some[i - 1] === other[j - 1] ? 0 : 1)
+      next.push(Math.min(row[j]! + 1, next[j - 1]! + 1, change))
+    }
+    row = next
+  }
+  return row[other.length]!
 }

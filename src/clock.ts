@@ -12,7 +12,7 @@ export interface Timer {
   cancel(): void
 }
 
-/** With a clock that every process of this machine reads alike. */
+/** A clock with one more reading that is the same in every process of this machine. */
 export interface MachineClock extends Clock {
   /** Milliseconds since a point that is the same for all processes of one boot; setting the wall clock does not touch it. */
   machineMs(): number
@@ -24,7 +24,7 @@ export interface Instant {
   readonly wallMs: number
 }
 
-/** setTimeout fires at once for longer delays, so longer ones are waited for in pieces. */
+/** The longest delay that setTimeout takes; it fires at once for a longer one, which is split into pieces. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 
 export const systemClock: Clock = {
@@ -53,7 +53,7 @@ export const systemClock: Clock = {
 
 export const machineClock: MachineClock = {
   ...systemClock,
-  // `performance.now()` starts anew in each process; this is what it is counted from.
+  // `performance.now()` starts at 0 in each process; this does not.
   machineMs: () => Number(process.hrtime.bigint()) / 1e6,
 }
 
@@ -62,8 +62,8 @@ export function instant(clock: Clock): Instant {
 }
 
 /**
- * The time since an instant, taken the pessimistic way: the monotonic clock stops while a laptop sleeps, the wall clock
- * can be set back, so the greater of the two differences counts. A wall clock that jumps ahead only makes us give up early.
+ * The time since an instant, as the greater of the two clocks' differences: the monotonic clock stops while a laptop sleeps,
+ * and the wall clock can be set back. A wall clock that jumps ahead only makes us give up early.
  */
 export function elapsedMs(clock: Clock, since: Instant): number {
   return Math.max(clock.monotonicMs() - since.monotonicMs, clock.wallMs() - since.wallMs)

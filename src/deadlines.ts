@@ -1,6 +1,6 @@
 import type { Clock, Timer } from './clock.ts'
 
-/** One moment at which something is given up, unless it is done before. */
+/** The moment at which something is given up, unless it is done before. */
 export interface Deadline {
   cancel(): void
 }
@@ -8,78 +8,79 @@ export interface Deadline {
 class Entry implements Deadline {
   readonly dueMs: number
   readonly expired: () => void
-  readonly #line: Set<Entry>
+  readonly #group: Set<Entry>
 
-  constructor(dueMs: number, expired: () => void, line: Set<Entry>) {
+  constructor(dueMs: number, expired: () => void, group: Set<Entry>) {
     this.dueMs = dueMs
     this.expired = expired
-    this.#line = line
-    line.add(this)
+    this.#group = group
+    group.add(this)
   }
 
   cancel(): void {
-    this.#line.delete(this)
+    this.#group.delete(this)
   }
 }
 
-interface Line {
-  /** In the order of their ends: all have the same delay. */
+/** Deadlines with the same delay. */
+interface Group {
+  /** In the order in which they end. */
   readonly entries: Set<Entry>
   timer: Timer | undefined
 }
 
-/** Delays that are all different (what is left of a request's time) gain nothing from lines: they get timers. */
-const MOST_LINES = 64
+/** Delays that are all different (what is left of a request's time) gain nothing from groups: they get timers. */
+const MOST_GROUPS = 64
 
 /**
- * Deadlines that are nearly always met: every attempt and every command has one. A timer each would cost more than the
- * rest of our own work, so those of the same delay stand in line behind one timer, which is not even stopped when the
- * one it was set for is met.
+ * Deadlines that are nearly always met: every attempt and every command has one. A timer for each would cost more than the
+ * rest of our own work, so those with the same delay share one timer. It is not stopped when the deadline that it was set
+ * for is met.
  */
 export class Deadlines {
   readonly #clock: Clock
-  readonly #lines = new Map<number, Line>()
+  readonly #groups = new Map<number, Group>()
 
   constructor(clock: Clock) {
     this.#clock = clock
   }
 
   start(delayMs: number, expired: () => void): Deadline {
-    let line = this.#lines.get(delayMs)
-    if (line === undefined) {
-      if (this.#lines.size >= MOST_LINES) return this.#clock.timer(expired, delayMs, true)
-      line = { entries: new Set(), timer: undefined }
-      this.#lines.set(delayMs, line)
+    let group = this.#groups.get(delayMs)
+    if (group === undefined) {
+      if (this.#groups.size >= MOST_GROUPS) return this.#clock.timer(expired, delayMs, true)
+      group = { entries: new Set(), timer: undefined }
+      this.#groups.set(delayMs, group)
     }
-    const entry = new Entry(this.#clock.monotonicMs() + delayMs, expired, line.entries)
-    if (line.timer === undefined) this.#arm(delayMs, line, delayMs)
+    const entry = new Entry(this.#clock.monotonicMs() + delayMs, expired, group.entries)
+    if (group.timer === undefined) this.#arm(delayMs, group, delayMs)
     return entry
   }
 
-  /** Gives up what is left at once: nobody must wait for an answer that nobody waits for any more. */
+  /** All deadlines that are left expire at once, so that `close` of the locks or the engine waits for none of them. */
   close(): void {
-    const lines = [...this.#lines.values()]
-    this.#lines.clear()
-    for (const { timer, entries } of lines) {
+    const groups = [...this.#groups.values()]
+    this.#groups.clear()
+    for (const { timer, entries } of groups) {
       timer?.cancel()
       for (const entry of entries) entry.expired()
       entries.clear()
     }
   }
 
-  #arm(delayMs: number, line: Line, inMs: number): void {
-    // In the background: whoever waits for a server is kept alive by the connection.
-    line.timer = this.#clock.timer(() => this.#fire(delayMs, line), inMs, true)
+  #arm(delayMs: number, group: Group, inMs: number): void {
+    // In the background: the connection to the server keeps the process alive.
+    group.timer = this.#clock.timer(() => this.#fire(delayMs, group), inMs, true)
   }
 
-  #fire(delayMs: number, line: Line): void {
+  #fire(delayMs: number, group: Group): void {
     const now = this.#clock.monotonicMs()
-    for (const entry of line.entries) {
-      if (entry.dueMs > now) return this.#arm(delayMs, line, entry.dueMs - now)
-      line.entries.delete(entry)
+    for (const entry of group.entries) {
+      if (entry.dueMs > now) return this.#arm(delayMs, group, entry.dueMs - now)
+      group.entries.delete(entry)
       entry.expired()
     }
-    line.timer = undefined
-    this.#lines.delete(delayMs)
+    group.timer = undefined
+    this.#groups.delete(delayMs)
   }
 }

@@ -1,45 +1,49 @@
+import { onAbort } from './aborts.ts'
 import { optionsOrThrow } from './arguments.ts'
-import { shown } from './duration.ts'
 import type { Lease } from './lease.ts'
 import type { Locks } from './locks.ts'
-import { LEASE_OPTIONS, type LeaseOptions } from './options.ts'
+import { LEASE_OPTIONS, resourceName, type LeaseOptions } from './options.ts'
+import type { Work } from './section.ts'
 
 export interface ElectOptions extends LeaseOptions {
-  /** Ends the campaign; a leader's own signal aborts too, and its work is waited for. */
+  /**
+   * Ends the campaign: the call rejects with the signal's reason. If this process leads, the signal of its lease aborts with the
+   * same reason, and the lease is kept until the work has settled.
+   */
   signal?: AbortSignal
 }
 
 /**
- * Waits to be elected, leads, and after a loss campaigns again. Resolves with the work's result when the work ends while
- * leading: it has stepped down. Rejects with the work's own error, unless that is nothing but the news of the loss.
+ * Waits to be elected, leads, and campaigns again after a loss. Resolves with the work's result when the work ends while it
+ * leads. A loss that only the release finds counts as a loss. Rejects with the work's own error, unless that error only
+ * reports the loss or the end of the campaign. A campaign that ends while the work runs keeps its lease until the work has
+ * settled: another process that led before that would be a second leader.
  */
-export async function elect<T>(
-  locks: Locks,
-  name: string,
-  lead: (lease: Lease) => T | Promise<T>,
-  options: ElectOptions,
-): Promise<T> {
-  if (typeof lead !== 'function') throw new TypeError(`lead: expected a function, got ${shown(lead)}`)
+export async function elect<T>(locks: Locks, name: string, options: ElectOptions, work: Work<T>): Promise<T> {
   optionsOrThrow(options, [...LEASE_OPTIONS, 'signal'])
+  const resource = resourceName(name)
   for (;;) {
-    await using lease = await locks.acquire(name, { ...options, wait: Infinity })
-    // The election's own end must reach the leader: by giving the leadership up, which ends its signal.
-    const resign = (): void => void lease.release().catch(() => undefined)
-    options.signal?.addEventListener('abort', resign, { once: true })
-    if (options.signal?.aborted === true) resign()
+    await using lease = await locks.acquire(resource, { ...options, wait: Infinity })
+    const { signal } = options
+    signal?.throwIfAborted()
+    const stopListening = signal && onAbort(signal, () => lease.stopWork(signal.reason))
     try {
-      const value = await lead(lease)
-      if (lease.held) return value
+      const value = await work(lease)
+      if (signal?.aborted !== true && lease.held) {
+        // A release that fails proves no loss. One that finds the lease gone does: another process may have led meanwhile.
+        if (await lease.release().catch(() => true)) return value
+      }
     } catch (error) {
-      if (lease.held || !isNewsOfTheLoss(error, lease)) throw error
+      const isOver = signal?.aborted === true || !lease.held
+      if (!isOver || !reportsEnd(error, lease)) throw error
     } finally {
-      options.signal?.removeEventListener('abort', resign)
+      stopListening?.()
     }
-    options.signal?.throwIfAborted()
+    signal?.throwIfAborted()
   }
 }
 
-function isNewsOfTheLoss(error: unknown, lease: Lease): boolean {
+function reportsEnd(error: unknown, lease: Lease): boolean {
   return (
     error === lease.signal.reason ||
     (error instanceof Error && (error.name === 'AbortError' || error.name === 'LeaseLostError'))

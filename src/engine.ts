@@ -8,69 +8,80 @@ export interface Engine {
   /** Short and stable: 'memory', 'redis', 'redlock'. */
   readonly name: string
   /**
-   * Whose numbers the tokens are, the same in every process that shares them: a guard refuses to compare tokens of
-   * different engines. The name, and what tells two of a kind apart as far as every process can know it (a prefix, a
-   * table, a cluster's own id).
+   * Which numbers the tokens belong to, the same in every process that shares them: a guard refuses to compare tokens of
+   * different engines. It is the name, and what distinguishes two engines of that name as far as every process can know it
+   * (a prefix, a table, a cluster's own id).
    */
   readonly identity: string
   readonly guarantees: Guarantees
-  /** Which ttls this engine grants, and how much of a ttl its clocks may eat up. */
+  /** Which ttls this engine grants, and how much of a ttl the drift of clocks may take. */
   readonly limits: EngineLimits
   /**
    * One attempt at all of the resources or none (they come sorted and without repetition). Rejects with `EngineError`
-   * when it could not be made; by then, nothing of it may stay behind that the engine could have removed.
+   * when it could not be made. By then the engine has removed everything of the attempt that it could remove.
    */
   acquire(request: LeaseRequest): Promise<Grant | Refusal>
-  /** Renews many leases at once; answers in their order. Never re-creates a lease that is gone. Never rejects. */
+  /** Renews many leases. Returns an answer for each, in their order. Never re-creates a lease that is gone. Never rejects. */
   extend(leases: readonly LeaseRef[]): Promise<readonly Extension[]>
   /**
-   * Ends the lease if it is still the owner's, whichever process acquired it: that is how a person ends a forgotten one.
-   * Rejects with `EngineError` when that could not be found out.
+   * Ends the lease if it is still the owner's. Any process may do that: this is how a person ends a forgotten lease. Rejects
+   * with `EngineError` when the engine could not find out whether it was the owner's.
    */
   release(lease: LeaseRef): Promise<Release>
   /**
-   * Makes the lease end after its `ttlMs` from now, with nobody renewing it, also if this process is gone by then; it was
-   * held until now. Needed only where an extension would not do, because the engine notices the end of its processes.
+   * Makes a lease that is held end after its `ttlMs` from now, with nobody renewing it, also if this process is gone by then.
+   * Needed only where an extension is not enough: because the engine notices the end of its processes, or because a slow
+   * server may still grant after it.
    */
   leave?(lease: LeaseRef): Promise<Extension>
-  /** In one atomic step per server: if the lease is still the owner's, it becomes the next request's, with a new token. */
+  /**
+   * In one atomic step per server: if the lease is still the owner's, it becomes the next request's, with a new token.
+   * Refused as `held`: it was no longer the owner's. Refused as `split`: it was, but the servers did not agree on the next
+   * owner, so nobody has it.
+   */
   handOver?(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal>
   /**
-   * For engines whose leases can end before their time, with a connection: calls back when that may have happened. The core
-   * then proves its leases at once and not only when their renewal is due.
+   * For engines whose leases end with a connection, before their time: calls back when that may have happened. The core then
+   * renews its leases at once and does not wait until their renewal is due.
    */
   onDoubt?(prove: () => void): void
-  /** Tells of every command's way to a server and back, where there are several servers to compare; called at most once. */
+  /** Reports the round trip of every command, where there are several servers to compare. Called at most once. */
   observe?(tell: (event: RoundTrip) => void): void
-  /** Calls `freed` whenever one of the resources may have become free; a spurious call does no harm, a missed one does. */
+  /** Calls `freed` when one of the resources may have become free. A needless call does no harm, a missing one does. */
   watch?(resources: readonly string[], freed: () => void): Watch
   /**
    * For servers with a queue of their own, fair across processes: takes a place in it and resolves when the lease is
-   * ours, proved again after the wait. Rejects when the signal aborts; by then the place is given up.
+   * ours, proved once more after the wait. Rejects when the signal aborts. By then the place is given up.
    */
   enqueue?(request: LeaseRequest, signal: AbortSignal): Promise<QueuedGrant>
-  /** The leases there are, of one resource or of all. */
+  /**
+   * An `EngineError` for a caller that has waited its whole time without any answer. It names the servers that are silent, as
+   * far as the engine knows them. Without this method, the core names only the engine.
+   */
+  unanswered?(request: Pick<LeaseRequest, 'resources' | 'ttlMs'>, waitMs: number): Error
+  /** The leases of one resource or of all. */
   inspect(resource?: string): AsyncIterable<LeaseInfo>
-  /** The doctor: are these servers fit to hold locks of such a ttl? */
+  /** The doctor: are these servers fit to hold locks of this ttl? */
   check(ttlMs: number): Promise<readonly Finding[]>
   /**
-   * How the servers answer right now, in a few round trips at most: for someone who watches them. Changes nothing, never
-   * rejects, and answers in bounded time; a server that does not answer has an `error`.
+   * How the servers answer right now, for someone who watches them. It takes a few round trips at most, changes nothing, never
+   * rejects, and resolves in bounded time. A server that does not answer has an `error`.
    */
   probe?(): Promise<readonly NodeState[]>
-  /** Creates what the engine needs on its servers (tables, stamps) ahead of its first use; says what it did, a line each. */
+  /** Creates what the engine needs on its servers (tables, stamps) before its first use. Returns a line for each thing it did. */
   init?(): Promise<readonly string[]>
-  /** Ends what the engine itself opened; the user's own clients stay open. */
+  /** Closes what the engine itself opened. The user's own clients stay open. */
   close(): Promise<void>
 }
 
 export interface EngineLimits {
+  /** The longest ttl that the engine grants. */
   readonly maxTtlMs: number
-  /** How to get a longer one, for the error message. */
+  /** How to get a longer ttl, for the error message. */
   readonly longer?: string
-  /** The shortest ttl the servers keep; default: what the core asks for. */
+  /** The shortest ttl that the servers keep. Default: the shortest that the core asks for. */
   readonly minTtlMs?: number
-  /** Why it is not shorter, and how to get a shorter one, for the error message. */
+  /** Why the ttl cannot be shorter, and how to get a shorter one, for the error message. */
   readonly shorter?: string
   /** Clock drift to allow for over a ttl, in ms. */
   driftMs(ttlMs: number): number
@@ -80,9 +91,14 @@ export interface LeaseRequest {
   readonly resources: readonly string[]
   /** Unique to this attempt. */
   readonly owner: string
+  /** Whole milliseconds, as everywhere in this contract. */
   readonly ttlMs: number
-  /** Others are trying too: where several servers vote, ask them in an order that lets one of the rivals win. */
-  readonly inOrder: boolean
+  /** How many attempts of this call were refused with `retryWithinMs` right before this one. Default 0. */
+  readonly round?: number
+  /** Others are likely to try at the same moment, because a release has woken them too. Default false. */
+  readonly contended?: boolean
+  /** The lease must last this long from now on even if this process ends. For engines that notice the end of their processes. */
+  readonly keepMs?: number
 }
 
 export interface LeaseRef {
@@ -90,6 +106,8 @@ export interface LeaseRef {
   readonly owner: string
   readonly token: bigint
   readonly ttlMs: number
+  /** As in the request. */
+  readonly keepMs?: number
 }
 
 export interface Grant {
@@ -102,16 +120,18 @@ export interface QueuedGrant extends Grant {
   readonly since: Instant
 }
 
-/** `held`: someone else has it. `split`: nobody got it, because several tried at once. */
+/** `held`: someone else has the resource. `split`: nobody got it, because several tried at once. */
 export interface Refusal {
   readonly kind: 'refused'
   readonly reason: 'held' | 'split'
   readonly holder?: string
-  /** After this time an attempt has a chance even if nobody releases. */
+  /** After this time an attempt can succeed even if nobody releases. */
   readonly remainingMs?: number
+  /** After a split: the core tries again after a random part of this time, with the next `round`. Absent: the core does not. */
+  readonly retryWithinMs?: number
 }
 
-/** `unknown` is not `lost`: the lease may well be ours, it could just not be proved. */
+/** `unknown` is not `lost`: the lease may be ours, but that could not be proved. */
 export type Extension =
   | { readonly kind: 'held' }
   | { readonly kind: 'lost' }
@@ -125,18 +145,18 @@ export interface Release {
 }
 
 export interface Watch {
-  /** Resolves when every later release will be noticed; false when this engine can't promise that and we must poll. */
+  /** Resolves with true when every later release will be noticed, and with false when it may not be, so that the core must poll. */
   readonly armed: Promise<boolean>
   close(): void
 }
 
-/** One command's way to a server and back. */
+/** The round trip of one command to a server. */
 export interface RoundTrip {
   readonly type: 'roundTrip'
   /** Which server, without a password. */
   readonly node: string
   readonly operation: string
-  /** `silent`: no answer in time; what comes after that is not told. */
+  /** `silent`: there was no answer in time; a later answer is not reported. */
   readonly outcome: 'answered' | 'failed' | 'silent'
   readonly tookMs: number
   readonly cause?: Error
@@ -146,11 +166,11 @@ export interface LeaseInfo {
   readonly resource: string
   readonly owner: string
   readonly token: bigint
-  /** Undefined for a lock without an end, set by other software. */
+  /** Undefined for a lock of other software that has no end. */
   readonly remainingMs: number | undefined
   /** How long it has been held, where the engine knows it. */
   readonly heldMs?: number
-  /** How many wait for it in the servers' own queue, where there is one. */
+  /** How many callers wait for it in the servers' own queue, where there is one. */
   readonly waiters?: number
 }
 
@@ -158,31 +178,35 @@ export interface Finding {
   /** Stable, for machines: 'redis/eviction-policy'. */
   readonly id: string
   readonly severity: 'ok' | 'note' | 'warning' | 'critical'
-  /** Which server it was found on, where that matters. */
+  /** The server that it was found on, where that matters. */
   readonly node?: string
   /** What was found. */
   readonly found: string
   /** What it means for the lock. */
   readonly meaning: string
-  /** What to do about it; absent when nothing is to be done. */
+  /** What to do about it. Absent when there is nothing to do. */
   readonly remedy?: string
 }
 
-/** One server, as it answered a moment ago. */
+/** How one server answered a moment ago. */
 export interface NodeState {
   readonly node: string
   readonly roundTripMs: number | undefined
-  /** How far its clock is ahead of ours, to within half of the round trip; undefined where it has none to ask for. */
+  /** How far its clock is ahead of ours, to within half of the round trip. Undefined where its clock cannot be read. */
   readonly clockOffsetMs: number | undefined
+  /** It answers, but does not vote for this long: it restarted, or is new, and may have forgotten leases. */
+  readonly sitsOutMs?: number
+  /** That time begins with the next attempt to get a lease, because there has been none since the restart. */
+  readonly sitsOutLater?: boolean
   /** Why it did not answer. */
   readonly error?: string
 }
 
-/** What an engine promises, for machines; docs/guarantees.md says the same in words. */
+/** What an engine promises, for programs. docs/guarantees.md says the same in words. */
 export interface Guarantees {
-  /** What "at most one holder at a time" rests on. Tokens never rest on it. */
+  /** What "at most one holder at a time" depends on. The order of tokens does not depend on it while the counters are kept. */
   readonly exclusion: 'one process' | 'one machine' | 'clocks within the drift allowance'
-  /** Whose clock ends a lease that nobody renews. */
+  /** Which clock ends a lease that nobody renews. */
   readonly clock:
     | 'own process'
     | 'this machine'
@@ -191,13 +215,13 @@ export interface Guarantees {
     | 'each server of the quorum'
   /** Where the fencing tokens come from. */
   readonly token: string
-  /** What a granted lease outlives. */
+  /** What a granted lease survives. */
   readonly survives: {
     readonly serverRestart: 'yes' | 'no' | 'with fsync on every write'
-    /** How many servers may be gone at once: a number, or fewer than half of however many there are. */
+    /** How many servers may be gone at the same time: a number, or fewer than half of them. */
     readonly lossOfServers: number | 'a minority'
     readonly failover: 'yes' | 'no' | 'not promised'
   }
-  /** Who is next. `by process`: processes in the order in which they began to wait, within each its own callers in theirs. */
+  /** Who is next. `by process`: the processes in the order in which they began to wait, and the callers of each in theirs. */
   readonly order: 'first come, first served in one process' | 'first come, first served by process'
 }

@@ -1,7 +1,24 @@
-/** Why a lease is over. `released` and `closed` are our own doing; the others are losses. */
-export type LossReason = 'stolen' | 'unreachable' | 'expired' | 'abandoned' | 'released' | 'closed'
+import { inUnits, span } from './duration.ts'
 
-abstract class RingfenceError extends Error {
+/**
+ * Why a lease is over. `released` and `closed`: this process ended it. All others are losses. `unnoticed`: only its release
+ * found that it had ended before.
+ */
+export type LossReason = 'stolen' | 'unnoticed' | 'unreachable' | 'expired' | 'abandoned' | 'released' | 'closed'
+
+/** An error as JSON: its own fields, with bigints as text, and its cause as the message of the cause. */
+export interface ErrorJson {
+  readonly name: string
+  readonly code: string
+  readonly message: string
+  readonly resources: readonly string[]
+  readonly cause?: string
+  readonly [field: string]: unknown
+}
+
+/** The base of all errors of this package, except for wrong arguments: they are a `TypeError` or a `RangeError`. */
+export abstract class RingfenceError extends Error {
+  /** Stable, for programs. */
   abstract readonly code: string
   /** The resources it was about. */
   readonly resources: readonly string[]
@@ -11,9 +28,31 @@ abstract class RingfenceError extends Error {
     this.name = new.target.name
     this.resources = resources
   }
+
+  /** For logs. */
+  toJSON(): ErrorJson {
+    const { name, code, message, resources, cause } = this
+    const fields = Object.entries(this).map(([field, value]) => [field, plain(value)])
+    return {
+      ...Object.fromEntries(fields),
+      name,
+      code,
+      message,
+      resources,
+      ...(cause === undefined ? {} : { cause: messageOf(cause) }),
+    }
+  }
 }
 
-/** Someone else has it, and we were told not to wait. */
+function plain(value: unknown): unknown {
+  if (typeof value === 'bigint') return String(value)
+  if (value instanceof Error) return value.message
+  if (Array.isArray(value)) return value.map(plain)
+  if (typeof value !== 'object' || value === null) return value
+  return Object.fromEntries(Object.entries(value).map(([field, content]) => [field, plain(content)]))
+}
+
+/** Someone else holds the resource, and the call was not to wait. */
 export class HeldError extends RingfenceError {
   readonly code = 'HELD'
   /** The owner string of the lease in the way, where the engine knows it. */
@@ -21,30 +60,37 @@ export class HeldError extends RingfenceError {
   /** How long that lease lasts unless it is renewed, where the engine knows it. */
   readonly remainingMs: number | undefined
 
-  constructor(resources: readonly string[], holder?: string, remainingMs?: number) {
-    const left = remainingMs === undefined ? '' : `, for ${Math.ceil(remainingMs)} ms more unless renewed`
-    super(`${named(resources)} is held by ${holder ?? 'someone else'}${left}`, resources)
+  /** `hereMs`: how long this process itself has held it. */
+  constructor(resources: readonly string[], holder?: string, remainingMs?: number, hereMs?: number) {
+    const left = remainingMs === undefined ? '' : `, for ${span(remainingMs)} more unless renewed`
+    const by = hereMs === undefined ? `held by ${holder ?? 'someone else'}${left}` : heldHere(hereMs)
+    super(`${named(resources)} is ${by}`, resources)
     this.holder = holder
     this.remainingMs = remainingMs
   }
 }
 
-/** The wait was over before the resource was ours. */
+/**
+ * The wait was over before the resource was ours. If the last attempt failed, or the engine gave no answer at all, the call
+ * rejects with an `EngineError` instead.
+ */
 export class WaitTimeoutError extends RingfenceError {
   readonly code = 'WAIT_TIMEOUT'
+  /** How long the call waited at most: its `wait`. */
   readonly waitMs: number
+  /** The owner string of the lease in the way, where the engine knows it. */
   readonly holder: string | undefined
 
-  constructor(resources: readonly string[], waitMs: number, holder?: string, answered = true) {
-    const why =
-      holder === undefined ? (answered ? '' : ', and had no answer from the engine yet') : `, held by ${holder}`
-    super(`waited ${waitMs} ms for ${named(resources)}${why}`, resources)
+  /** `hereMs`: how long this process itself has held it. */
+  constructor(resources: readonly string[], waitMs: number, holder?: string, hereMs?: number) {
+    const why = hereMs !== undefined ? `, ${heldHere(hereMs)}` : holder === undefined ? '' : `, held by ${holder}`
+    super(`waited ${inUnits(waitMs)} for ${named(resources)}${why}`, resources)
     this.waitMs = waitMs
     this.holder = holder
   }
 }
 
-/** The lease is not, or no longer provably, ours. */
+/** The lease is no longer ours, or that it is ours can no longer be proved. */
 export class LeaseLostError extends RingfenceError {
   readonly code = 'LEASE_LOST'
   readonly reason: LossReason
@@ -57,6 +103,7 @@ export class LeaseLostError extends RingfenceError {
 
 const LOSS_TEXT: Record<LossReason, string> = {
   stolen: 'the engine says that it is no longer ours',
+  unnoticed: 'its release found that it had ended before, so the work may not have been alone',
   unreachable: 'it could not be renewed before its validity ended',
   expired: 'its time is up',
   abandoned: 'it was garbage-collected without being released',
@@ -64,20 +111,25 @@ const LOSS_TEXT: Record<LossReason, string> = {
   closed: 'its locks were closed',
 }
 
-/** A store saw a newer token: the one who tried to write is no longer the holder. */
+/** A store has seen a newer token: the process that tried to write is no longer the holder. */
 export class StaleTokenError extends RingfenceError {
   readonly code = 'STALE_TOKEN'
+  /** The token that was refused. */
   readonly token: bigint
+  /** The newer one that the store has seen. */
   readonly seen: bigint
 
   constructor(resources: readonly string[], token: bigint, seen: bigint) {
-    super(`token ${token} of ${named(resources)} is stale: ${seen} was seen`, resources)
+    super(
+      `token ${token} of ${named(resources)} is stale: ${seen} was seen; stop: a newer holder has taken over`,
+      resources,
+    )
     this.token = token
     this.seen = seen
   }
 }
 
-/** A store has a token of another engine for this resource: numbers of different engines can't be compared. */
+/** A store has a token of another engine for this resource, and tokens of different engines cannot be compared. */
 export class ForeignTokenError extends RingfenceError {
   readonly code = 'FOREIGN_TOKEN'
   readonly token: bigint
@@ -89,7 +141,8 @@ export class ForeignTokenError extends RingfenceError {
   constructor(resources: readonly string[], token: bigint, engine: string, seenEngine: string) {
     super(
       `token ${token} of ${named(resources)} is of the engine '${engine}', but the store has tokens of '${seenEngine}', ` +
-        'which count differently; when no holder of the old engine is left, adopt() the new one',
+        `which count differently. If '${engine}' is the engine that you moved away from, stop. If it is the new one, and no ` +
+        `holder of the old one is left, adopt(lease, '${seenEngine}')`,
       resources,
     )
     this.token = token
@@ -98,10 +151,10 @@ export class ForeignTokenError extends RingfenceError {
   }
 }
 
-/** A guard could not do what was asked, for another reason than the token. */
+/** A guard could not do what was asked, for a reason other than the token. */
 export class GuardError extends RingfenceError {
   readonly code = 'GUARD'
-  /** False when trying again can't help. */
+  /** False when trying again cannot help. */
   readonly transient: boolean
 
   constructor(message: string, resources: readonly string[], options: { cause?: unknown; transient?: boolean } = {}) {
@@ -110,10 +163,10 @@ export class GuardError extends RingfenceError {
   }
 }
 
-/** The engine could not do what was asked; whether it took effect may be unknown. */
+/** The engine could not do what was asked. Whether it took effect may be unknown. */
 export class EngineError extends RingfenceError {
   readonly code: 'ENGINE' | 'QUORUM' = 'ENGINE'
-  /** False when trying again can't help (no permission, wrong password, a key of another type). */
+  /** False when trying again cannot help (no permission, wrong password, a key of another type). */
   readonly transient: boolean
 
   constructor(message: string, resources: readonly string[], options: { cause?: unknown; transient?: boolean } = {}) {
@@ -128,11 +181,14 @@ export interface NodeFailure {
   readonly cause: Error
 }
 
-/** Too few nodes answered. `nodes` tells of each one that failed, and why. */
+/** Too few nodes answered. `nodes` lists each node that failed, and why. */
 export class QuorumError extends EngineError {
   override readonly code = 'QUORUM'
+  /** The nodes that gave no vote, each with its cause. */
   readonly nodes: readonly NodeFailure[]
+  /** How many votes are needed. */
   readonly quorum: number
+  /** How many nodes there are. */
   readonly size: number
 
   constructor(
@@ -140,7 +196,8 @@ export class QuorumError extends EngineError {
     detail: { quorum: number; size: number; nodes: readonly NodeFailure[]; transient?: boolean },
   ) {
     const causes = detail.nodes.map(({ node, cause }) => `${node}: ${cause.message}`).join('; ')
-    super(`no quorum for ${named(resources)}: ${detail.quorum} of ${detail.size} nodes needed (${causes})`, resources, {
+    const about = resources.length === 0 ? '' : ` for ${named(resources)}`
+    super(`no quorum${about}: ${detail.quorum} of ${detail.size} nodes needed (${causes})`, resources, {
       transient: detail.transient ?? true,
       ...(detail.nodes[0] === undefined ? {} : { cause: detail.nodes[0].cause }),
     })
@@ -150,6 +207,27 @@ export class QuorumError extends EngineError {
   }
 }
 
-function named(resources: readonly string[]): string {
+function heldHere(forMs: number): string {
+  const question = 'is this call inside of the one that holds it?'
+  return `held by this very process for ${span(forMs)}. A lease is not re-entrant: ${question}`
+}
+
+/** Resource names as a message shows them. */
+export function named(resources: readonly string[]): string {
   return resources.map((resource) => `'${resource}'`).join(', ')
+}
+
+/** What an engine failed with, as an `EngineError`. */
+export function engineErrorOf(cause: unknown, engine: string, resources: readonly string[]): EngineError {
+  if (cause instanceof EngineError) return cause
+  return new EngineError(`${engine}: ${messageOf(cause)}`, resources, { cause, transient: false })
+}
+
+/** JavaScript can throw anything; this makes an `Error` of it. */
+export function asError(cause: unknown): Error {
+  return cause instanceof Error ? cause : new Error(String(cause))
+}
+
+export function messageOf(cause: unknown): string {
+  return cause instanceof Error ? cause.message : String(cause)
 }

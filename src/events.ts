@@ -7,7 +7,7 @@ interface About {
 }
 
 interface OfCall {
-  /** Which call of `acquire`, `tryAcquire`, `using`, `elect` or `once` it is about: a number of its own in this process. */
+  /** The number of the call of `acquire`, `tryAcquire`, `using`, `elect` or `once`, unique in this process. */
   readonly call: number
 }
 
@@ -16,17 +16,20 @@ interface OfLease extends About {
 }
 
 interface Ending extends OfLease {
-  /** How long the lease was ours, counted from before it was asked for. */
+  /** How long the lease was ours, counted from before the attempt. */
   readonly heldMs: number
 }
 
-/** Why a call ended without a lease. `held`: it was not to wait. `closed`: these locks were. */
+/**
+ * Why a call ended without a lease. `held`: the call was not to wait. `timeout`: its wait was over. `aborted`: its signal
+ * aborted. `closed`: the locks were closed. `failed`: the last attempt failed, or the engine never answered.
+ */
 export type DenialReason = 'held' | 'timeout' | 'aborted' | 'closed' | 'failed'
 
 /**
- * Everything that happens to a call and to its lease, in the order in which it happens. A call begins with `asked`, told
- * before it returns and so in the caller's own asynchronous context, and ends with `granted` or `denied`. A lease that
- * was `granted` ends with `lost`, `released` or `left`; one that was `lost` may be `released` all the same.
+ * Everything that happens to a call and to its lease, in the order in which it happens. A call begins with `asked`, which comes
+ * before the call returns and so in the caller's own asynchronous context. It ends with `granted` or `denied`. A lease that was
+ * `granted` ends with `lost`, `released` or `left`. After `lost` there may still be a `released`.
  */
 export type LockEvent =
   | ({ readonly type: 'asked'; readonly resources: readonly string[]; readonly waitMs: number } & OfCall)
@@ -56,40 +59,48 @@ export type LockEvent =
       readonly resources: readonly string[]
       readonly reason: DenialReason
       readonly waitedMs: number
-      /** What the call rejects with; nothing where it was refused. */
+      /** What the call rejects with. Absent where it was refused. */
       readonly cause?: unknown
     } & OfCall)
   | ({
       readonly type: 'renewed'
-      /** What was left of the validity when the renewal was proved, and of which ttl. */
+      /** What was left of the validity when the renewal was proved, and the ttl of that validity. */
       readonly slackMs: number
       readonly ttlMs: number
     } & OfLease)
   | ({ readonly type: 'doubtful'; readonly cause: Error; readonly remainingMs: number } & OfLease)
   | ({ readonly type: 'lost'; readonly reason: LossReason } & Ending)
   | ({ readonly type: 'released'; readonly ours: boolean | 'unknown'; readonly cause?: Error } & Ending)
-  /** By `once`: no longer renewed, it ends by itself. */
-  | ({ readonly type: 'left' } & Ending)
+  /**
+   * By `once`: the lease is no longer renewed, and ends by itself when `atLeast` is over. With a `cause`, that time could not be
+   * set: the lease ends with its ttl, which may be longer, and the next run may be skipped.
+   */
+  | ({ readonly type: 'left'; readonly cause?: Error } & Ending)
   | { readonly type: 'stalled'; readonly lateMs: number; readonly leases: number }
   | RoundTrip
 
-/** `engine` is the name of the engine, for an observer of several locks. */
+/** Receives events. `engine` is the name of the engine, for an observer of several locks. */
 export type Observer = (event: LockEvent, engine: string) => void
 
-/** As the core tells it. */
+/** Passes an event to the observer; what the observer throws does not come back. Undefined in the core where nobody observes. */
 export type Tell = (event: LockEvent) => void
+
+export function tellerOf(observe: Observer | undefined, engine: string): Tell | undefined {
+  if (observe === undefined) return undefined
+  const observer = (event: LockEvent): void => observe(event, engine)
+  return (event) => tell(observer, event)
+}
 
 let calls = 0
 
-/** Counted over all locks of the process, so that one observer can tell the calls of several apart. */
+/** Counted over all locks of the process, so that one observer can distinguish the calls of several locks. */
 export function nextCall(): number {
   return ++calls
 }
 
 /**
- * Tells an observer without letting it break the lock: what it throws becomes an uncaught exception of its own, as with
- * any other callback, instead of a rejected acquire. Call sites check for an observer first, so that nobody pays for
- * events that nobody reads.
+ * Passes an event to an observer without letting it break the lock: what it throws becomes an uncaught exception of its own, as
+ * with any other callback, instead of a rejected acquire.
  */
 export function tell<Event>(observer: (event: Event) => void, event: Event): void {
   try {

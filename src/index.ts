@@ -1,5 +1,5 @@
 export { createLocks, type Locks } from './locks.ts'
-export type { Lease } from './lease.ts'
+export type { Lease, LeaseJson } from './lease.ts'
 export type { LeaseOptions, LocksOptions, WaitOptions } from './options.ts'
 export type { ElectOptions } from './elect.ts'
 export type { OnceOptions, OnceOutcome } from './once.ts'
@@ -15,8 +15,10 @@ export {
   HeldError,
   LeaseLostError,
   QuorumError,
+  RingfenceError,
   StaleTokenError,
   WaitTimeoutError,
+  type ErrorJson,
   type LossReason,
   type NodeFailure,
 } from './errors.ts'

@@ -1,68 +1,68 @@
 import { instant, type Clock, type Timer } from './clock.ts'
 import type { Engine, Extension, LeaseRef } from './engine.ts'
 import { EngineError, LeaseLostError, type LossReason } from './errors.ts'
-import { tell, type Tell } from './events.ts'
+import type { Tell } from './events.ts'
+import { Handles } from './handles.ts'
+import type { HeldLeases } from './held.ts'
 import type { LeaseRecord } from './lease.ts'
+import type { Settings } from './options.ts'
+import type { Queue } from './queue.ts'
+import type { Waiter } from './waiter.ts'
 
-/** Leases that one call to the engine renews; bounds the time a server spends in one script. */
+/** How many leases one call to the engine renews. This bounds the time that a server spends in one script. */
 const BATCH = 200
-/** Leases due within this part of their ttl are renewed together with one that is due now, so that they stay together. */
+/** Leases that are due within this part of their ttl are renewed together with one that is due now, and stay together. */
 const EARLY_PART = 1 / 12
-/** Timers stand still while a machine sleeps. After it wakes, the deadlines are looked at within this time. */
+/** Timers stand still while a machine sleeps. After it wakes, the deadlines are checked within this time. */
 const LONGEST_NAP_MS = 1000
 /** A timer this late means that the process was stopped or its event loop blocked. */
 const STALL_MS = 100
-
-export interface KeeperHooks {
-  ended(record: LeaseRecord): void
-  /** It is about to be renewed. */
-  renewing(record: LeaseRecord): void
-}
 
 /** Renews leases and ends their signal in time: one timer and few commands for any number of them. */
 export class Keeper {
   readonly #engine: Engine
   readonly #clock: Clock
-  readonly #observer: Tell | undefined
-  readonly #hooks: KeeperHooks
-  readonly #records = new Set<LeaseRecord>()
+  readonly #tell: Tell | undefined
+  readonly #held: HeldLeases
+  readonly #queue: Queue<Waiter>
+  readonly #handles = new Handles((record) => void this.end(record, 'abandoned'))
   #timer: Timer | undefined
   #timerAtMs = Infinity
 
-  constructor(engine: Engine, clock: Clock, observer: Tell | undefined, hooks: KeeperHooks) {
+  constructor(engine: Engine, { clock, tell }: Settings, held: HeldLeases, queue: Queue<Waiter>) {
     this.#engine = engine
     this.#clock = clock
-    this.#observer = observer
-    this.#hooks = hooks
+    this.#tell = tell
+    this.#held = held
+    this.#queue = queue
     engine.onDoubt?.(() => this.#proveAll())
   }
 
-  get records(): ReadonlySet<LeaseRecord> {
-    return this.#records
-  }
-
   add(record: LeaseRecord): void {
-    this.#records.add(record)
+    this.#held.add(record)
     this.#wakeFor(record)
   }
 
-  /** Ends the lease here; the caller tells the engine. False if it was over already. */
+  /** Ends the lease in this process; the caller releases it on the engine. False if it was over already. */
   end(record: LeaseRecord, reason: LossReason, cause?: unknown): boolean {
     if (record.over !== undefined) return false
-    this.#records.delete(record)
+    this.#held.delete(record)
+    this.#handles.forget(record)
     record.end(reason, cause)
-    if (this.#observer !== undefined && reason !== 'released' && reason !== 'closed') {
+    if (reason !== 'released' && reason !== 'closed') {
       const { resources, owner, token } = record
-      tell(this.#observer, { type: 'lost', resources, owner, token, reason, heldMs: record.heldMs() })
+      this.#tell?.({ type: 'lost', resources, owner, token, reason, heldMs: record.heldMs() })
     }
-    this.#hooks.ended(record)
+    // A release wakes the next waiter itself, once the server has answered.
+    if (reason !== 'released') this.#queue.wake(record.resources, 0)
     return true
   }
 
   async extend(record: LeaseRecord, ttlMs: number): Promise<void> {
     while (record.extending !== undefined) await record.extending
     if (record.remainingMs() <= 0) throw new LeaseLostError(record.resources, record.over ?? 'expired')
-    const [answer] = await this.#extendAll([record], ttlMs)
+    // A shorter ttl would end the lease within `atLeast` if this process dies or is cut off from here on.
+    const [answer] = await this.#extendAll([record], Math.max(ttlMs, Math.ceil(record.keepLeftMs())))
     if (record.over !== undefined) throw new LeaseLostError(record.resources, record.over)
     if (answer?.kind === 'unknown') {
       throw new EngineError(`could not extend: ${answer.cause.message}`, record.resources, {
@@ -71,13 +71,24 @@ export class Keeper {
     }
   }
 
-  /** The last extension: the lease ends by itself then, also if this process is gone by that time. */
-  async leave(record: LeaseRecord, ttlMs: number): Promise<void> {
-    if (this.#engine.leave === undefined) return this.extend(record, ttlMs)
-    // A renewal on its way would land later and bind the lease to this process again.
+  /**
+   * The last extension, for the rest of the time that the lease must be kept. It then ends by itself, also if this process is
+   * gone by that time.
+   */
+  async leave(record: LeaseRecord, leastMs: number): Promise<Extension> {
+    record.renew = false
+    this.#handles.forget(record)
+    // A renewal under way would arrive later and bind the lease to this process again.
     while (record.extending !== undefined) await record.extending
+    if (record.over !== undefined && record.over !== 'closed') return { kind: 'lost' }
+    // Engines take whole milliseconds; every other ttl has been rounded up already.
+    const ttlMs = Math.ceil(Math.max(record.keepLeftMs(), leastMs))
+    if (this.#engine.leave === undefined) return (await this.#extendAll([record], ttlMs, 'unnoticed'))[0] ?? NO_ANSWER
     const { resources, owner, token } = record
-    await this.#engine.leave({ resources, owner, token, ttlMs })
+    record.mayEndAt(instant(this.#clock), ttlMs)
+    const answer = await this.#engine.leave({ resources, owner, token, ttlMs }).catch(doubtful)
+    if (answer.kind === 'lost') this.end(record, 'unnoticed')
+    return answer
   }
 
   close(): void {
@@ -86,13 +97,13 @@ export class Keeper {
     this.#timerAtMs = Infinity
   }
 
-  /** As if all renewals were due; those under way will tell by themselves. */
+  /** Makes all renewals due now, except for those that are under way and will bring an answer anyway. */
   #proveAll(): void {
-    for (const record of this.#records) if (this.#renewable(record)) record.renewAfterMs = 0
-    if (this.#records.size > 0) this.#wakeIn(this.#clock.monotonicMs(), 0)
+    for (const record of this.#held) if (this.#renewable(record)) record.renewAfterMs = 0
+    if (this.#held.size > 0) this.#wakeIn(this.#clock.monotonicMs(), 0)
   }
 
-  /** Time until this lease wants attention: its end, or before that its renewal. */
+  /** The time until the end of this lease, or until its renewal if that comes first. */
   #nextMs(record: LeaseRecord): number {
     const endMs = this.#signalInMs(record)
     if (!this.#renewable(record)) return endMs
@@ -100,8 +111,8 @@ export class Keeper {
   }
 
   /**
-   * The signal comes a little before the end of validity, since timers fire late and the work needs a moment to stop:
-   * 2 % of the ttl, between 2 ms (one late timer tick) and 250 ms (of a long lease, more would be a waste).
+   * The signal aborts a little before the end of validity, because timers fire late and the work needs a moment to stop:
+   * 2 % of the ttl, at least 2 ms (one late timer tick) and at most 250 ms (more would waste a long lease).
    */
   #signalInMs(record: LeaseRecord): number {
     return record.remainingMs() - Math.max(2, Math.min(record.ttlMs * 0.02, 250))
@@ -117,12 +128,12 @@ export class Keeper {
   }
 
   /**
-   * `nowMs` was read before the delay was computed: if the process stands still in between or before the timer is set, a
-   * delay counted from the end of the pause would let the signal come as much too late.
+   * `nowMs` was read before the delay was computed. If the process is stopped in between, or before the timer is set, a delay
+   * that counts from the end of that pause would make the signal too late by the length of the pause.
    */
   #wakeIn(nowMs: number, delayMs: number): void {
-    // Timers have whole milliseconds, one at least: a fraction less would find nothing due and be set again at once, and
-    // one that is due within the next must not be replaced by a new one, which comes after it.
+    // Timers take whole milliseconds, at least one. A timer that fires a fraction too early would find nothing due and be set
+    // again at once. A timer that is due within the next millisecond must not be replaced by a later one.
     const wholeMs = Math.min(Math.max(Math.ceil(delayMs), 1), LONGEST_NAP_MS)
     const atMs = nowMs + wholeMs
     if (atMs >= this.#timerAtMs) return
@@ -136,18 +147,16 @@ export class Keeper {
     const lateMs = this.#clock.monotonicMs() - this.#timerAtMs
     this.#timer = undefined
     this.#timerAtMs = Infinity
-    const leases = this.#records.size
-    // After a stall the deadlines come first: whoever holds a lease that is over must hear of it before anything else.
-    for (const record of this.#records) {
+    const leases = this.#held.size
+    // After a stall the deadlines come first: the holder of a lease that is over must learn that before anything else happens.
+    for (const record of this.#held) {
       if (this.#signalInMs(record) <= 0) this.end(record, this.#reasonAtDeadline(record), record.doubt)
     }
-    if (lateMs > STALL_MS && leases > 0 && this.#observer !== undefined) {
-      tell(this.#observer, { type: 'stalled', lateMs, leases })
-    }
+    if (lateMs > STALL_MS && leases > 0) this.#tell?.({ type: 'stalled', lateMs, leases })
     this.#renewDue()
     const nowMs = this.#clock.monotonicMs()
     let nextMs = Infinity
-    for (const record of this.#records) nextMs = Math.min(nextMs, this.#nextMs(record))
+    for (const record of this.#held) nextMs = Math.min(nextMs, this.#nextMs(record))
     if (nextMs < Infinity) this.#wakeIn(nowMs, nextMs)
   }
 
@@ -158,28 +167,31 @@ export class Keeper {
   #renewDue(): void {
     const early: LeaseRecord[] = []
     let anyDue = false
-    for (const record of this.#records) {
+    for (const record of this.#held) {
       if (!this.#renewable(record)) continue
       const leftMs = record.renewAfterMs - record.elapsedMs()
       if (leftMs <= record.ttlMs * EARLY_PART) early.push(record)
       if (leftMs <= 0) anyDue = true
     }
     if (!anyDue) return
-    for (const record of early) this.#hooks.renewing(record)
+    for (const record of early) this.#handles.watch(record)
     for (let from = 0; from < early.length; from += BATCH) {
-      // Never rejects: #extendAll turns every failure into a doubt or a loss of the records themselves.
+      // Never rejects: #extendAll turns every failure into a doubt or a loss of the records.
       void this.#extendAll(early.slice(from, from + BATCH))
     }
   }
 
-  async #extendAll(records: readonly LeaseRecord[], newTtlMs?: number): Promise<readonly Extension[]> {
+  async #extendAll(
+    records: readonly LeaseRecord[],
+    newTtlMs?: number,
+    loss: LossReason = 'stolen',
+  ): Promise<readonly Extension[]> {
     const since = instant(this.#clock)
-    const refs = records.map(({ resources, owner, token, ttlMs }) => ({
-      resources,
-      owner,
-      token,
-      ttlMs: newTtlMs ?? ttlMs,
-    }))
+    const refs = records.map((record) => {
+      const { resources, owner, token, ttlMs } = record
+      const keepMs = Math.ceil(record.keepLeftMs())
+      return { resources, owner, token, ttlMs: newTtlMs ?? ttlMs, ...(keepMs > 0 ? { keepMs } : {}) }
+    })
     const call = this.#ask(refs)
     for (const record of records) {
       if (newTtlMs !== undefined) record.mayEndAt(since, newTtlMs)
@@ -189,17 +201,14 @@ export class Keeper {
     const answers = await call
     for (const [index, record] of records.entries()) {
       record.extending = undefined
-      this.#settle(
-        record,
-        refs[index]!.ttlMs,
-        since,
-        answers[index] ?? doubtful(new Error('the engine gave no answer')),
-      )
+      const answer = answers[index] ?? NO_ANSWER
+      if (answer.kind === 'lost') this.end(record, loss)
+      else this.#settle(record, refs[index]!.ttlMs, since, answer)
     }
     return answers
   }
 
-  /** An engine that breaks its contract and throws must not stop the renewal of everyone else's leases. */
+  /** An engine that breaks its contract and throws must not stop the renewal of all other leases. */
   async #ask(refs: readonly LeaseRef[]): Promise<readonly Extension[]> {
     try {
       return await this.#engine.extend(refs)
@@ -208,38 +217,37 @@ export class Keeper {
     }
   }
 
-  #settle(record: LeaseRecord, ttlMs: number, since: ReturnType<typeof instant>, answer: Extension): void {
+  #settle(
+    record: LeaseRecord,
+    ttlMs: number,
+    since: ReturnType<typeof instant>,
+    answer: Exclude<Extension, { kind: 'lost' }>,
+  ): void {
     if (record.over !== undefined) return
     const { resources, owner, token } = record
-    if (answer.kind === 'lost') {
-      this.end(record, 'stolen')
-      return
-    }
     if (answer.kind === 'held') {
       const slackMs = record.remainingMs()
-      // Someone may have seen `held` turn false already; a lease that is over stays over.
+      // The user may have seen `held` turn false already; a lease that is over stays over.
       if (slackMs <= 0) {
         this.end(record, this.#reasonAtDeadline(record), record.doubt)
         return
       }
       const ofMs = record.ttlMs
       record.renewed(since, ttlMs)
-      if (this.#observer !== undefined) {
-        tell(this.#observer, { type: 'renewed', resources, owner, token, slackMs, ttlMs: ofMs })
-      }
+      this.#tell?.({ type: 'renewed', resources, owner, token, slackMs, ttlMs: ofMs })
     } else {
       record.doubt = answer.cause
-      // Within the slack there is time for several tries; a sixth of the ttl apart, but a second at most.
+      // There is time for several tries before the validity ends: a sixth of the ttl apart, but at most a second.
       const retryMs = Math.min(record.ttlMs / 6, record.remainingMs() / 3, 1000)
       record.renewAfterMs = record.elapsedMs() + retryMs
-      if (this.#observer !== undefined) {
-        const remainingMs = record.remainingMs()
-        tell(this.#observer, { type: 'doubtful', resources, owner, token, cause: answer.cause, remainingMs })
-      }
+      const { cause } = answer
+      this.#tell?.({ type: 'doubtful', resources, owner, token, cause, remainingMs: record.remainingMs() })
     }
     this.#wakeFor(record)
   }
 }
+
+const NO_ANSWER: Extension = { kind: 'unknown', cause: new Error('the engine gave no answer') }
 
 function doubtful(cause: unknown): Extension {
   return { kind: 'unknown', cause: cause instanceof Error ? cause : new Error(String(cause)) }

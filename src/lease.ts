@@ -1,33 +1,56 @@
 import { elapsedMs, type Clock, type Instant } from './clock.ts'
 import { durationMs, type Duration } from './duration.ts'
 import type { EngineLimits, LeaseRef } from './engine.ts'
-import { LeaseLostError, type LossReason } from './errors.ts'
+import { LeaseLostError, named, type LossReason } from './errors.ts'
+import type { Holdings } from './holdings.ts'
+
+/** A lease as JSON: who holds what, and for how long, at the moment in which it was written. */
+export interface LeaseJson {
+  readonly resources: readonly string[]
+  readonly owner: string
+  /** In decimal digits, because JSON has no whole numbers of that size. */
+  readonly token: string
+  /** The identity of the engine that granted it. */
+  readonly engine: string
+  readonly held: boolean
+  /** Why it is over. Absent while it is not. */
+  readonly over?: LossReason
+  /** Whole milliseconds of validity left. */
+  readonly remainingMs: number
+  readonly ttlMs: number
+}
 
 /** A grant of one or several resources, for a time. Renewed in the background until it is released or lost. */
 export class Lease implements AsyncDisposable {
+  /** The names of the resources, sorted. */
   readonly resources: readonly string[]
   /** The unique id of this acquisition. */
   readonly owner: string
-  /** The fencing token: strictly greater for every later grant of the same resource. */
+  /** The fencing token: every later grant of the same resource has a greater one, as long as the engine keeps its counters. */
   readonly token: bigint
   readonly #record: LeaseRecord
-  readonly #desk: LeaseDesk
+  readonly #holdings: Holdings
 
   /** @internal */
-  constructor(record: LeaseRecord, desk: LeaseDesk) {
+  constructor(record: LeaseRecord, holdings: Holdings) {
     this.resources = record.resources
     this.owner = record.owner
     this.token = record.token
     this.#record = record
-    this.#desk = desk
+    this.#holdings = holdings
   }
 
-  /** The identity of the engine that granted it: tokens of different engines can't be compared. */
+  /** The identity of the engine that granted it: tokens of different engines cannot be compared. */
   get engine(): string {
-    return this.#desk.identity
+    return this.#holdings.identity
   }
 
-  /** Aborts before validity ends. Its reason is a `LeaseLostError` that says why. */
+  /**
+   * Aborts before validity ends. That a lease was taken away earlier is noticed at the next renewal. The reason of the signal is
+   * a `LeaseLostError` that says why; for a leader whose campaign was ended, it is the reason of the campaign's signal. Once
+   * the signal was read, the lease is renewed even after the lease object was garbage-collected, because your program may
+   * still rely on the signal.
+   */
   get signal(): AbortSignal {
     return this.#record.signal
   }
@@ -37,74 +60,81 @@ export class Lease implements AsyncDisposable {
     return this.#record.remainingMs()
   }
 
-  /** Computed now, never a stored flag: true also means that the clock has been looked at. */
+  /** Whether the lease is valid now. Computed from the clock at each call, never a stored flag. */
   get held(): boolean {
     return this.#record.remainingMs() > 0
   }
 
-  /** It was given back by `release()`: not a loss. */
+  /** Whether it was given back by `release()`, which is not a loss. */
   get released(): boolean {
     return this.#record.over === 'released'
   }
 
-  /** Call it right before a side effect: timers fire late in a stalled process, this does not. */
+  /** Throws `LeaseLostError` unless the lease is valid. Call it before a side effect: in a stalled process the signal is late. */
   assertHeld(): void {
     if (this.held) return
     throw new LeaseLostError(this.resources, this.#record.over ?? 'expired')
   }
 
-  /** Renews now, for the given time from now on. Rejects with `LeaseLostError`, or `EngineError` when it stays unknown. */
+  /**
+   * Renews for the given time from now on; in a job of `once`, at least for the rest of `atLeast`. Rejects with `LeaseLostError`,
+   * or with `EngineError` when the outcome is unknown.
+   */
   async extend(ttl: Duration = this.#record.ttlMs): Promise<void> {
-    await this.#desk.extend(this.#record, ttlOf(ttl, this.#desk.limits))
+    await this.#holdings.extend(this.#record, ttlOf(ttl, this.#holdings.limits))
   }
 
-  /** True if it was still ours. Calling it again gives the same answer. */
+  /** @internal Asks the work to end: aborts the signal with this reason, and keeps the lease. */
+  stopWork(reason: unknown): void {
+    this.#record.stopWork(reason)
+  }
+
+  /** For logs. */
+  toJSON(): LeaseJson {
+    const { resources, owner, engine, held } = this
+    const { over, ttlMs } = this.#record
+    const remainingMs = Math.floor(this.remaining())
+    const token = String(this.token)
+    return { resources, owner, token, engine, held, ...(over === undefined ? {} : { over }), remainingMs, ttlMs }
+  }
+
+  toString(): string {
+    return `lease on ${named(this.resources)} with token ${this.token}`
+  }
+
+  /**
+   * Gives the lease back. Resolves with true if it was still ours; a second call resolves with the same. The lease of a job of
+   * `once` stays taken until `atLeast` is over, also for its own process.
+   */
   release(): Promise<boolean> {
-    return this.#desk.release(this.#record)
+    return this.#holdings.release(this.#record)
   }
 
-  /** For `await using`: releases; a failure to do so is an event, since it must not replace the block's own error. */
+  /** For `await using`: releases. A failure of the release is an event, because it must not replace the block's own error. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.release().catch(() => undefined)
   }
 }
 
-/** A shorter lease could not be renewed three times over a network before it ends. */
+/** A shorter lease could not be renewed three times over a network before its end. */
 const MIN_TTL_MS = 50
 
-/** A ttl that the engine grants; where the engine could be told to grant others, the error says how. */
+/** Reads a ttl that the engine grants. Where an option of the engine would allow the given ttl, the error says so. */
 export function ttlOf(ttl: unknown, limits: EngineLimits): number {
-  const minMs = shortestTtlMs(limits)
-  try {
-    return durationMs(ttl, 'ttl', { minMs, maxMs: limits.maxTtlMs })
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error
-    const tooShort = durationMs(ttl, 'ttl', { minMs: -Infinity, maxMs: Infinity }) < minMs
-    const hint = tooShort ? limits.shorter : limits.longer
-    if (hint === undefined) throw error
-    throw new RangeError(`${error.message}; ${hint}`)
-  }
+  return durationMs(ttl, 'ttl', { ...limits, minMs: shortestTtlMs(limits), maxMs: limits.maxTtlMs })
 }
 
 export function shortestTtlMs({ minTtlMs = MIN_TTL_MS }: EngineLimits): number {
   return Math.max(minTtlMs, MIN_TTL_MS)
 }
 
-/** Where leases are renewed and given back. */
-export interface LeaseDesk {
-  readonly identity: string
-  readonly limits: EngineLimits
-  extend(record: LeaseRecord, ttlMs: number): Promise<void>
-  release(record: LeaseRecord): Promise<boolean>
-}
-
-/** Of a run of hand-overs within this process: how many came before, and when the first one was. */
+/** A run of hand-overs within this process: how many there were, and when the first lease of the run was granted. */
 export interface Chain {
   readonly count: number
   readonly sinceMs: number
 }
 
-/** What we know of a lease. */
+/** What this process knows about a lease. */
 export class LeaseRecord implements LeaseRef {
   readonly resources: readonly string[]
   readonly owner: string
@@ -113,24 +143,25 @@ export class LeaseRecord implements LeaseRef {
   ttlMs: number
   /** Why it is over; undefined while it is not. */
   over: LossReason | undefined
-  /** The last renewal that could not be proved, until one is. */
+  /** Why the last renewal could not be proved. Undefined once a renewal is proved. */
   doubt: Error | undefined
   renew: boolean
   /**
-   * The lease in the user's hands, until the first renewal: from then on only a registry knows it, so that one which the
-   * user has dropped can be garbage-collected and stops being renewed. Most leases are over by then and never get there:
-   * registering costs more than all the rest.
+   * The user's lease object, until the first renewal. From then on only a registry knows the object, so that it can be
+   * garbage-collected when the user has dropped it, and is no longer renewed. Most leases are over before their first renewal
+   * and are never registered: registering costs more than all the rest.
    */
   handle: Lease | undefined
   /** When the next renewal is due, counted from the start of the current validity. */
   renewAfterMs = 0
-  /** The extension on its way: two at once could land in the wrong order and leave the shorter ttl on the server. */
+  /** The extension under way. Two at once could arrive in the wrong order and leave the shorter ttl on the server. */
   extending: Promise<unknown> | undefined
   releasing: Promise<boolean> | undefined
   readonly #clock: Clock
   readonly #limits: EngineLimits
   readonly #heldSince: Instant
   readonly #maxHoldMs: number
+  readonly #keepUntilMs: number
   #since: Instant
   #validMs: number
   #controller: AbortController | undefined
@@ -138,7 +169,14 @@ export class LeaseRecord implements LeaseRef {
   constructor(
     ref: LeaseRef,
     since: Instant,
-    terms: { clock: Clock; limits: EngineLimits; renew: boolean; maxHoldMs: number; chain: Chain },
+    terms: {
+      clock: Clock
+      limits: EngineLimits
+      renew: boolean
+      maxHoldMs: number
+      keepMs?: number | undefined
+      chain: Chain
+    },
   ) {
     this.resources = ref.resources
     this.owner = ref.owner
@@ -150,6 +188,7 @@ export class LeaseRecord implements LeaseRef {
     this.#limits = terms.limits
     this.#heldSince = since
     this.#maxHoldMs = terms.maxHoldMs
+    this.#keepUntilMs = terms.keepMs === undefined ? -Infinity : terms.clock.monotonicMs() + terms.keepMs
     this.#since = since
     this.#validMs = ref.ttlMs - terms.limits.driftMs(ref.ttlMs)
     this.renewAfterMs = ref.ttlMs / 3
@@ -169,6 +208,11 @@ export class LeaseRecord implements LeaseRef {
     return this.#maxHoldMs === Infinity ? Infinity : this.#maxHoldMs - elapsedMs(this.#clock, this.#heldSince)
   }
 
+  /** How long the lease must be kept although the work is done. */
+  keepLeftMs(): number {
+    return this.#keepUntilMs === -Infinity ? 0 : this.#keepUntilMs - this.#clock.monotonicMs()
+  }
+
   /** A renewal that began at `since` has been proved. */
   renewed(since: Instant, ttlMs: number): void {
     this.ttlMs = ttlMs
@@ -179,8 +223,8 @@ export class LeaseRecord implements LeaseRef {
   }
 
   /**
-   * A change of ttl is on its way. If it shortens the lease and its answer gets lost, the server already counts the
-   * shorter time, so from here on we count whichever ends first.
+   * A change of the ttl is under way. If it shortens the lease and its answer gets lost, the server already counts the shorter
+   * time, so from now on the earlier of the two ends counts.
    */
   mayEndAt(since: Instant, ttlMs: number): void {
     const validMs = ttlMs - this.#limits.driftMs(ttlMs)
@@ -189,7 +233,7 @@ export class LeaseRecord implements LeaseRef {
     this.#validMs = validMs
   }
 
-  /** Made on first use: a controller is the most expensive part of a lease. */
+  /** Made at its first use, because a controller is the most expensive part of a lease. */
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
       this.#controller = new AbortController()
@@ -198,8 +242,19 @@ export class LeaseRecord implements LeaseRef {
     return this.#controller.signal
   }
 
+  /** Whether the signal was read: the user may rely on it. */
+  get isObserved(): boolean {
+    return this.#controller !== undefined
+  }
+
   heldMs(): number {
     return elapsedMs(this.#clock, this.#heldSince)
+  }
+
+  /** Aborts the signal although the lease is still held and renewed. The signal cannot report a later loss any more. */
+  stopWork(reason: unknown): void {
+    this.#controller ??= new AbortController()
+    this.#controller.abort(reason)
   }
 
   end(reason: LossReason, cause?: unknown): void {

@@ -1,4 +1,5 @@
-import { Desk } from './desk.ts'
+import { Calls } from './calls.ts'
+import { shown } from './duration.ts'
 import { elect, type ElectOptions } from './elect.ts'
 import type { Engine, Finding, LeaseInfo } from './engine.ts'
 import { HeldError } from './errors.ts'
@@ -16,77 +17,93 @@ import {
   type Settings,
   type WaitOptions,
 } from './options.ts'
+import { section, type Work } from './section.ts'
 
-/** Makes locks on an engine. The locks own it from then on: closing them closes it. */
+/**
+ * Engines that have their locks. If one engine had two, the waiters of the second would not be woken by releases of the first,
+ * because a process wakes its own waiters itself; and closing one of them would close the engine of both.
+ */
+const taken = new WeakSet<Engine>()
+
+/** Makes the locks of an engine, which must have none yet. The locks own the engine from then on: closing them closes it. */
 export function createLocks(engine: Engine, options: LocksOptions = {}): Locks {
   if (typeof engine?.acquire !== 'function') {
     throw new TypeError(
-      `engine: expected an engine such as memory(), redis(client) or redlock(clients), got ${typeof engine}`,
+      `engine: expected an engine such as memory(), redis(client) or redlock(clients), got ${kindOf(engine)}`,
     )
   }
-  return new Locks(engine, locksSettings(options, engine))
+  const settings = locksSettings(options, engine)
+  if (taken.has(engine)) {
+    throw new TypeError(
+      `engine: expected one without locks, got a ${engine.name} engine that was given to createLocks before; ` +
+        'share those locks (every call takes its own ttl and wait), or make a second engine (its clients may be the same)',
+    )
+  }
+  taken.add(engine)
+  return new Locks(engine, settings)
 }
-
-type Work<T> = (lease: Lease) => T | Promise<T>
 
 export class Locks implements AsyncDisposable {
   readonly engine: Engine
   readonly #settings: Settings
-  readonly #desk: Desk
+  readonly #calls: Calls
   #closing: Promise<void> | undefined
 
   /** @internal */
   constructor(engine: Engine, settings: Settings) {
     this.engine = engine
     this.#settings = settings
-    this.#desk = new Desk(engine, settings)
+    this.#calls = new Calls(engine, settings)
   }
 
-  /** The lease, or null when someone else has it. Never waits for anyone. */
+  /** Resolves with the lease, or with null when someone else has it. Never waits for a holder. */
   async tryAcquire(resource: string | readonly string[], options: LeaseOptions = NO_OPTIONS): Promise<Lease | null> {
     const terms = waitTerms(options, this.#settings.defaults, this.engine, LEASE_OPTIONS)
-    const outcome = await this.#desk.tryAcquire(resourceNames(resource), terms)
+    const outcome = await this.#calls.tryAcquire(resourceNames(resource), terms)
     return outcome instanceof Lease ? outcome : null
   }
 
-  /** The lease, waiting for it if need be. */
+  /** Resolves with the lease, and waits for it where someone else has it. */
   async acquire(resource: string | readonly string[], options: WaitOptions = NO_OPTIONS): Promise<Lease> {
     const resources = resourceNames(resource)
     const terms = this.#terms(options)
     terms.signal?.throwIfAborted()
-    if (terms.waitMs > 0) return this.#desk.acquire(resources, terms)
-    const outcome = await this.#desk.tryAcquire(resources, terms)
+    if (terms.waitMs > 0) return this.#calls.acquire(resources, terms)
+    const outcome = await this.#calls.tryAcquire(resources, terms)
     if (outcome instanceof Lease) return outcome
-    throw new HeldError(resources, outcome.holder, outcome.remainingMs)
+    const here = this.#calls.holdings.find(resources)
+    throw new HeldError(resources, here?.owner ?? outcome.holder, outcome.remainingMs, here?.heldMs())
   }
 
   /**
-   * Runs the work under a lease: acquired before, renewed while it runs, released after. The work's own error always
-   * wins. If the lease was lost while it ran, the result is not handed out as if nothing had happened: it rejects with
-   * `LeaseLostError`.
+   * Runs the work under a lease: acquired before, renewed while the work runs, released after it. If the work throws, the call
+   * rejects with that error. If the lease was lost while the work ran, the call rejects with `LeaseLostError` and does not hand
+   * out the result. The reason is `unnoticed` when only the release found that the lease was no longer ours. One false alarm is
+   * possible: a driver that loses the answer to a release and sends the release again, as ioredis does, gets the answer that
+   * the lease is gone.
    */
   async using<T>(resource: string | readonly string[], work: Work<T>): Promise<T>
   async using<T>(resource: string | readonly string[], options: WaitOptions, work: Work<T>): Promise<T>
   async using<T>(resource: string | readonly string[], ...rest: [Work<T>] | [WaitOptions, Work<T>]): Promise<T> {
-    const [options, work] = rest.length === 1 ? [NO_OPTIONS, rest[0]] : rest
-    if (typeof work !== 'function') throw new TypeError(`work: expected a function, got ${typeof work}`)
-    await using lease = await this.acquire(resource, options)
-    const value = await work(lease)
-    if (!lease.released) lease.assertHeld()
-    return value
+    const [options, work] = optionsAndWork(rest, 'using')
+    const lease = await this.acquire(resource, options)
+    return section(lease, work)
   }
 
-  /** Leads whenever it can: campaigns, runs the work while leader, and campaigns again after a loss. */
-  elect<T>(name: string, lead: Work<T>, options: ElectOptions = {}): Promise<T> {
-    return elect(this, name, lead, options)
+  /** Leader election: waits to become leader, runs the work while it leads, and waits again after a loss. */
+  async elect<T>(name: string, work: Work<T>): Promise<T>
+  async elect<T>(name: string, options: ElectOptions, work: Work<T>): Promise<T>
+  async elect<T>(name: string, ...rest: [Work<T>] | [ElectOptions, Work<T>]): Promise<T> {
+    const [options, work] = optionsAndWork(rest, 'elect')
+    return elect(this, name, options, work)
   }
 
-  /** Runs a scheduled job on one machine only: skipped when held, kept for at least so long. */
+  /** Runs a scheduled job on one machine only. It is skipped while it runs elsewhere, and within `atLeast` of its last start. */
   once<T>(name: string, options: OnceOptions, work: Work<T>): Promise<OnceOutcome<T>> {
-    return once(this.#desk, this.#settings.defaults, name, options, work)
+    return once(this.#calls, name, options, work)
   }
 
-  /** Who holds what: the lease of one resource, or every lease on the engine. */
+  /** Who holds what: the lease of one resource, or every lease on the engine. Rejects when the engine cannot find out. */
   inspect(resource?: string): AsyncIterable<LeaseInfo> {
     if (resource !== undefined) resourceName(resource)
     return this.engine.inspect(resource)
@@ -98,11 +115,11 @@ export class Locks implements AsyncDisposable {
   }
 
   /**
-   * Ends all waits, releases all leases of these locks, closes the engine; your own clients stay open. Work under way is not
-   * waited for: its signal aborts, and `using` rejects with `LeaseLostError`.
+   * Ends all waits, releases all leases of these locks and closes the engine. Your own clients stay open. Work under way is
+   * not waited for: its signal aborts, and `using` rejects with `LeaseLostError`.
    */
   close(): Promise<void> {
-    this.#closing ??= this.#desk.close()
+    this.#closing ??= this.#calls.close()
     return this.#closing
   }
 
@@ -113,4 +130,29 @@ export class Locks implements AsyncDisposable {
   #terms(options: WaitOptions): ReturnType<typeof waitTerms> {
     return waitTerms(options, this.#settings.defaults, this.engine)
   }
+}
+
+/** Reads what follows the name in a call of `using` or `elect`: the work, or options and the work. */
+function optionsAndWork<O extends LeaseOptions, T>(rest: [Work<T>] | [O, Work<T>], call: string): [O, Work<T>] {
+  const given: readonly unknown[] = rest
+  if (given.length > 2) {
+    throw new TypeError(
+      `${call}: expected a name, options and the work, got ${given.length + 1} arguments; settings such as a ttl go into ` +
+        'the options: { ttl: 5000 }',
+    )
+  }
+  const [options, work] = rest.length === 1 ? [NO_OPTIONS as O, rest[0]] : rest
+  if (typeof work !== 'function')
+    throw new TypeError(`work: expected a function, the last argument of ${call}, got ${shown(work)}`)
+  return [options, work]
+}
+
+/** What was given instead of an engine: most often the client that an engine is made of. */
+function kindOf(value: unknown): string {
+  const can = (method: string): boolean =>
+    typeof value === 'object' && value !== null && typeof Reflect.get(value, method) === 'function'
+  if (Array.isArray(value)) return 'an array; wrap Redis clients: createLocks(redlock([a, b, c]))'
+  if (can('sendCommand')) return 'a Redis client; wrap it: createLocks(redis(client))'
+  if (can('query')) return 'a database client; wrap it: createLocks(postgres(client)) or createLocks(mariadb(client))'
+  return shown(value)
 }

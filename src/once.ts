@@ -1,49 +1,53 @@
 import { optionsOrThrow } from './arguments.ts'
-import type { Desk } from './desk.ts'
+import type { Calls } from './calls.ts'
 import { durationMs, shown, type Duration } from './duration.ts'
-import { Lease, shortestTtlMs } from './lease.ts'
-import { resourceNames, waitTerms, type WaitTerms } from './options.ts'
+import { Lease } from './lease.ts'
+import { resourceName, waitTerms } from './options.ts'
+import { section, type Work } from './section.ts'
 
 export interface OnceOptions {
-  /** Nobody runs the job again before this time has passed since it began, however soon it is done. Default 0. */
+  /**
+   * The job does not run again before this time has passed since its start, even if it ends sooner. If its lease is lost, the
+   * time counts from the request for the lease, a round trip before the start. Default 0.
+   */
   atLeast?: Duration
-  /** The job's lease ends after this time, even if it still runs; its signal tells it. Default: never. */
+  /** The job's lease ends after this time even if the job still runs; its signal aborts. Not below `atLeast`. Default: never. */
   atMost?: Duration
-  /** How soon the job may run elsewhere after this machine has died. Default as of the locks, and not below `atLeast`. */
+  /** How soon the job may run elsewhere after this machine has died. Default: the ttl of the locks. At least `atLeast` is used. */
   ttl?: Duration
 }
 
 export type OnceOutcome<T> = { readonly ran: true; readonly value: T } | { readonly ran: false }
 
-/** Runs the job unless it runs, or has just run, somewhere else. */
+/** Runs the job, unless it runs or has just run elsewhere. */
 export async function once<T>(
-  desk: Desk,
-  defaults: WaitTerms,
+  calls: Calls,
   name: string,
   options: OnceOptions,
-  work: (lease: Lease) => T | Promise<T>,
+  work: Work<T>,
 ): Promise<OnceOutcome<T>> {
+  if (typeof options === 'function')
+    throw new TypeError('options: expected an object, got a function; without options: once(name, {}, work)')
   optionsOrThrow(options, ['atLeast', 'atMost', 'ttl'])
   if (typeof work !== 'function') throw new TypeError(`work: expected a function, got ${shown(work)}`)
-  const atLeastMs = durationMs(options.atLeast ?? 0, 'atLeast', { maxMs: desk.limits.maxTtlMs })
+  const { maxTtlMs: maxMs, longer } = calls.engine.limits
+  const atLeastMs = durationMs(options.atLeast ?? 0, 'atLeast', longer === undefined ? { maxMs } : { maxMs, longer })
   const { ttl, atMost } = options
   const maxHoldMs = atMost === undefined ? Infinity : durationMs(atMost, 'atMost', { minMs: 1, maxMs: Infinity })
-  const terms = { ...waitTerms(ttl === undefined ? {} : { ttl }, defaults, desk.engine), maxHoldMs }
-  // The first ttl covers atLeast, so that it holds even if this machine dies in the middle of the job.
-  const lease = await desk.tryAcquire(resourceNames(name), {
+  if (maxHoldMs < atLeastMs) {
+    throw new RangeError(
+      `atMost: expected at least as long as atLeast, which is ${atLeastMs} ms, got ${shown(atMost)}; ` +
+        'a lease that ends before atLeast would let the job run again too early',
+    )
+  }
+  const terms = { ...waitTerms(ttl === undefined ? {} : { ttl }, calls.settings.defaults, calls.engine), maxHoldMs }
+  // The first ttl covers atLeast, so that atLeast is kept even if this machine dies during the job. It is not kept with
+  // postgresAdvisory then, because its leases end with their connection.
+  const lease = await calls.tryAcquire([resourceName(name)], {
     ...terms,
     ttlMs: Math.max(terms.ttlMs, atLeastMs),
+    keepMs: atLeastMs,
   })
   if (!(lease instanceof Lease)) return { ran: false }
-  const began = desk.clock.monotonicMs()
-  try {
-    const value = await work(lease)
-    if (!lease.released) lease.assertHeld()
-    return { ran: true, value }
-  } finally {
-    const restMs = atLeastMs - (desk.clock.monotonicMs() - began)
-    if (restMs <= 0 || !lease.held) await lease[Symbol.asyncDispose]()
-    // If the rest can't be set, the lease runs out with its ttl, which is longer: nothing is run too early.
-    else await desk.leave(lease, Math.max(restMs, shortestTtlMs(desk.limits))).catch(() => undefined)
-  }
+  return { ran: true, value: await section(lease, work) }
 }

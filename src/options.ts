@@ -1,8 +1,9 @@
+import { hostname } from 'node:os'
 import { objectOrThrow, optionsOrThrow } from './arguments.ts'
 import { systemClock, type Clock } from './clock.ts'
 import { durationMs, shown, type Duration } from './duration.ts'
 import type { Engine } from './engine.ts'
-import type { Observer } from './events.ts'
+import { tellerOf, type Observer, type Tell } from './events.ts'
 import { shortestTtlMs, ttlOf } from './lease.ts'
 import { systemRandom, type Random } from './random.ts'
 
@@ -16,21 +17,27 @@ export interface LeaseOptions {
 }
 
 export interface WaitOptions extends LeaseOptions {
-  /** How long to wait for a resource that someone else holds; 0 not at all, Infinity for ever. Default 10 s. */
+  /** How long to wait for a resource that someone else holds: 0 is not at all, Infinity is forever. Default 10 s. */
   wait?: Duration
   /** Ends the wait: the call rejects with the signal's reason. */
   signal?: AbortSignal
 }
 
 export interface LocksOptions extends LeaseOptions {
+  /** How long a call waits for a resource that someone else holds: 0 is not at all, Infinity is forever. Default 10 s. */
   wait?: Duration
-  /** Who we are, for people who look at the locks; stands behind the random part of the owner. Default `host:pid`. */
+  /** The name of this process for people who look at the locks. It follows the random part of the owner. Default `host:pid`. */
   label?: string
-  /** A release may pass the lease straight on to the next waiter in this process, so often and so long in a row. */
+  /**
+   * How many times in a row, and for how long, a release may hand the lease directly over to the next waiter in this process.
+   * Default 8 times and 100 ms.
+   */
   handOver?: { count?: number; time?: Duration }
-  /** Is told everything that happens. */
+  /** Receives every event. */
   observe?: Observer
+  /** For tests: another clock. Default: the system's. */
   clock?: Clock
+  /** For tests: another source of ids and random numbers; ids must be unique. Default: the system's. */
   random?: Random
 }
 
@@ -38,6 +45,8 @@ export interface LeaseTerms {
   readonly ttlMs: number
   readonly renew: boolean
   readonly maxHoldMs: number
+  /** A release before this time leaves the lease to run out when it is this old. Default 0. */
+  readonly keepMs?: number
 }
 
 export interface WaitTerms extends LeaseTerms {
@@ -47,29 +56,30 @@ export interface WaitTerms extends LeaseTerms {
 
 export interface Settings {
   readonly defaults: WaitTerms
-  readonly label: string | undefined
+  readonly label: string
   readonly handOver: { readonly count: number; readonly timeMs: number }
-  readonly observe: Observer | undefined
+  /** Undefined where nobody observes. */
+  readonly tell: Tell | undefined
   readonly clock: Clock
   readonly random: Random
 }
 
-/** Ten seconds: longer than a usual critical section, shorter than a usual request's time-out. */
+/** Longer than a usual critical section, shorter than the usual timeout of a request. */
 const DEFAULT_WAIT_MS = 10_000
 const DEFAULT_TTL_MS = 30_000
-/** Enough to make local contention cost one round trip a section, few enough that other processes wait milliseconds. */
+/** Enough to make local contention cost one round trip per section, few enough that other processes wait only milliseconds. */
 const DEFAULT_HAND_OVERS = { count: 8, timeMs: 100 }
 
 export const LEASE_OPTIONS = ['ttl', 'renew', 'maxHold']
 const WAIT_OPTIONS = [...LEASE_OPTIONS, 'wait', 'signal']
 const LOCKS_OPTIONS = [...LEASE_OPTIONS, 'wait', 'label', 'handOver', 'observe', 'clock', 'random']
 
-/** What a call without options has; the defaults then need no second look. */
+/** The options of a call without options, for which the defaults need not be read again. */
 export const NO_OPTIONS: WaitOptions = {}
 
-/** A name is for people and keys; longer ones are data. Counted in bytes of UTF-8. */
+/** The longest name, in bytes of UTF-8: a longer one is not a name but data. */
 const MAX_RESOURCE_BYTES = 1024
-/** One script takes all of them on a server that serves nobody else meanwhile. */
+/** How many resources one call takes: a server takes all of them in one script and serves nobody else meanwhile. */
 const MAX_RESOURCES = 100
 const MAX_LABEL_LENGTH = 200
 
@@ -95,9 +105,9 @@ export function locksSettings(options: LocksOptions, engine: Engine): Settings {
   }
   return {
     defaults: readTerms(options, none, engine),
-    label: options.label === undefined ? undefined : labelOrThrow(options.label),
+    label: options.label === undefined ? `${hostname()}:${process.pid}` : labelOrThrow(options.label),
     handOver: { count, timeMs: durationMs(time, 'handOver.time') },
-    observe: options.observe,
+    tell: tellerOf(options.observe, engine.name),
     clock,
     random: options.random ?? systemRandom,
   }
@@ -152,7 +162,7 @@ export function resourceName(name: unknown): string {
       `resource: expected a name without control characters, got ${JSON.stringify(name.slice(0, 60))}`,
     )
   }
-  // A character takes up to three bytes a UTF-16 unit, so only long names need counting.
+  // A UTF-16 unit takes at most three bytes in UTF-8, so only long names need counting.
   if (name.length * 3 > MAX_RESOURCE_BYTES && Buffer.byteLength(name) > MAX_RESOURCE_BYTES) {
     throw new RangeError(`resource: expected at most ${MAX_RESOURCE_BYTES} bytes, got ${Buffer.byteLength(name)}`)
   }
@@ -162,7 +172,7 @@ export function resourceName(name: unknown): string {
   return name
 }
 
-/** Half a character: every one becomes the same replacement character in UTF-8, so that two names would be one. */
+/** Half a character: each of them becomes the same replacement character in UTF-8, so that two names would be one. */
 const LONE_SURROGATE = /\p{Surrogate}/u
 
 function labelOrThrow(label: unknown): string {

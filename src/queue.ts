@@ -1,10 +1,16 @@
+interface Queued<W> {
+  readonly resources: readonly string[]
+  first(before?: W): void
+  wake(delayMs: number): void
+}
+
 /**
- * Who waits for what within this process, first come, first served. Only the first in line makes attempts on the
- * servers, so a thousand local waiters cost them no more than one. A waiter for several resources stands in all their
- * lines at once and is first when it is first in each; since it enters them in one step, two can't wait for each other.
+ * Who waits for what within this process, first come, first served. Only the first in line makes attempts on the servers, so
+ * a thousand waiters of a process cost them no more than one. A waiter for several resources is in the lines of all of them,
+ * and is first when it is first in each line. It enters all lines in one step, so two waiters cannot wait for each other.
  */
-export class Queue<W extends { readonly resources: readonly string[]; first(): void }> {
-  /** One who waits alone, as most do, stands here without a line around. */
+export class Queue<W extends Queued<W>> {
+  /** A waiter that is alone, as most are, is here without a set around it. */
   readonly #lines = new Map<string, W | Set<W>>()
 
   /** Calls `waiter.first()` when it is first in every line: maybe at once. */
@@ -29,10 +35,10 @@ export class Queue<W extends { readonly resources: readonly string[]; first(): v
       if (line.size === 0) this.#lines.delete(resource)
       else if (wasFirst) (followers ??= new Set()).add(head(line))
     }
-    for (const follower of followers ?? []) if (this.#isFirst(follower)) follower.first()
+    for (const follower of followers ?? []) if (this.#isFirst(follower)) follower.first(waiter)
   }
 
-  /** Those who are first in some line of these resources. */
+  /** The waiters that are first in a line of these resources. */
   heads(resources: readonly string[]): W[] {
     const found: W[] = []
     for (const resource of resources) {
@@ -44,7 +50,17 @@ export class Queue<W extends { readonly resources: readonly string[]; first(): v
     return found
   }
 
-  /** Everyone in line. */
+  /** One of the resources may be free. */
+  wake(resources: readonly string[], delayMs: number): void {
+    for (const waiter of this.heads(resources)) waiter.wake(delayMs)
+  }
+
+  /** The waiter that is first in a line in which this one is further behind. */
+  ahead(waiter: W): W | undefined {
+    return this.heads(waiter.resources).find((head) => head !== waiter)
+  }
+
+  /** All waiters. */
   waiters(): Set<W> {
     const all = new Set<W>()
     for (const line of this.#lines.values()) {
@@ -65,7 +81,12 @@ export class Queue<W extends { readonly resources: readonly string[]; first(): v
   }
 }
 
-/** Of a line that is not empty. */
+/** The first of a line that is not empty. */
 function head<W>(line: W | Set<W>): W {
   return line instanceof Set ? line.values().next().value! : line
+}
+
+/** Both are sorted. */
+export function sameNames(some: readonly string[], others: readonly string[]): boolean {
+  return some.length === others.length && some.every((name, index) => name === others[index])
 }

@@ -8,7 +8,7 @@ export interface Random {
   fraction(): number
 }
 
-/** A call into the system's generator costs more than all the rest of an acquisition, so bytes are fetched by the page. */
+/** A call to the system's generator costs more than all the rest of an acquisition, so bytes are drawn in bulk. */
 const POOL_BYTES = 16_384
 const ID_BYTES = 16
 const FRACTION_BYTES = 4
@@ -32,3 +32,6 @@ export const systemRandom: Random = {
   },
   fraction: () => pool.readUInt32LE(take(FRACTION_BYTES)) / 2 ** 32,
 }
+
+/** Drawn once a process: for names that others cannot guess and that stay the same, such as those of savepoints. */
+export const PROCESS_NONCE = systemRandom.id()

@@ -1,197 +1,189 @@
-import { elapsedMs, instant, sleep, type Clock, type Instant } from './clock.ts'
-import type { Deadline, Deadlines } from './deadlines.ts'
-import type { Engine, Refusal, Watch } from './engine.ts'
+import { onAbort } from './aborts.ts'
+import type { Acquisition, AttemptPlan } from './attempts.ts'
+import type { Calls } from './calls.ts'
+import { elapsedMs, instant, type Instant } from './clock.ts'
+import type { Deadline } from './deadlines.ts'
+import { inUnits } from './duration.ts'
+import type { Engine, Watch } from './engine.ts'
 import { EngineError, WaitTimeoutError } from './errors.ts'
-import { nextCall, tell, type DenialReason, type Tell } from './events.ts'
-import type { Chain, Lease, LeaseRecord } from './lease.ts'
+import { nextCall, type DenialReason } from './events.ts'
+import type { Lease } from './lease.ts'
 import type { WaitTerms } from './options.ts'
-import type { Random } from './random.ts'
-import type { Turns } from './turns.ts'
+import { isOurs } from './owner.ts'
+import { Pace } from './pace.ts'
 
-/** An attempt that was granted: not yet a lease in anyone's hands. */
-export interface Won {
-  readonly kind: 'won'
-  readonly call: number
-  readonly resources: readonly string[]
-  readonly owner: string
-  readonly token: bigint
-  readonly ttlMs: number
-  readonly since: Instant
-  readonly chain: Chain | undefined
+type State =
+  /** Behind another waiter of this process, which makes the attempts. */
+  | { readonly kind: 'in line' }
+  /** Makes an attempt, or subscribes to releases. */
+  | { readonly kind: 'trying' }
+  /** Lets others go first. */
+  | { readonly kind: 'yielding'; readonly end: () => void }
+  /** Until it is woken, or its time is over. */
+  | { readonly kind: 'sleeping'; readonly end: () => void }
+  /** Asleep while a release of this process hands its lease over to us. */
+  | { readonly kind: 'claimed'; readonly end: () => void }
+  /** In the servers' own queue. */
+  | { readonly kind: 'queued'; readonly place: AbortController }
+  /** It has its lease, or has given up. */
+  | { readonly kind: 'settled' }
+
+const IN_LINE: State = { kind: 'in line' }
+const TRYING: State = { kind: 'trying' }
+const SETTLED: State = { kind: 'settled' }
+
+/** What is known about the next attempt. */
+interface NextAttempt {
+  /** The resource may be free, so there is no reason to sleep. */
+  isDue: boolean
+  /** Others go first until then; 0 where nobody does. */
+  notBeforeMs: number
+  /** A release in another process has woken us, and so the others who wait for it. */
+  contended: boolean
 }
 
-/** How an attempt contends with rivals. */
-export interface Contest {
-  /** On whose behalf. */
-  readonly call: number
-  /** Others were woken with us: let the first server decide. */
-  readonly contended: boolean
-  /** Does anyone still wait for it? */
-  isWanted(): boolean
+/** What was found by the latest attempt that was answered or failed. */
+interface Known {
+  readonly answered: boolean
+  readonly holder: string | undefined
+  readonly failure: EngineError | undefined
+  readonly atMs: number
 }
 
-/** What a waiter needs of the locks it waits for. */
-export interface WaitHost {
-  readonly engine: Engine
-  readonly clock: Clock
-  readonly deadlines: Deadlines
-  readonly random: Random
-  readonly turns: Turns
-  readonly observer: Tell | undefined
-  /** One attempt on the servers, and more after a split vote while it is still wanted; rejects with `EngineError`. */
-  attempt(resources: readonly string[], ttlMs: number, contest: Contest): Promise<Won | Refusal>
-  /** A place in the servers' own queue, until it is our turn; rejects with `EngineError` or when the signal aborts. */
-  enqueue(call: number, resources: readonly string[], ttlMs: number, signal: AbortSignal): Promise<Won>
-  /** A lease of this very process that stands in the way: no need to ask a server. */
-  heldHere(resources: readonly string[]): LeaseRecord | undefined
-  admit(won: Won, terms: WaitTerms, waitedMs: number): Lease
-  /** Releases what nobody wants any more, in the background. */
-  giveBack(won: Won): void
-  /** The waiter is done and no attempt of it is under way. */
-  left(waiter: Waiter): void
-}
-
-/** Without a wake-up we ask again after 50 ms, then twice that, up to a second, each time somewhere in between. */
-const POLL_MS = { first: 50, most: 1000 }
-
-/** One call of `acquire`, from its place in the line until it has the lease or gives up. */
+/** One call of `acquire`, from its place in the queue until it has the lease or gives up. */
 export class Waiter {
   readonly resources: readonly string[]
   readonly terms: WaitTerms
   /** 0 when nobody observes. */
   readonly call: number
   readonly lease: Promise<Lease>
-  readonly #host: WaitHost
+  readonly #calls: Calls
+  readonly #pace: Pace
   readonly #began: Instant
   readonly #deadline: Deadline | undefined
-  #abort: (() => void) | undefined
+  readonly #stopListening: (() => void) | undefined
+  readonly #next: NextAttempt = { isDue: false, notBeforeMs: 0, contended: false }
   #resolve!: (lease: Lease) => void
   #reject!: (reason: unknown) => void
-  #settled = false
-  #running = false
-  /** A release of this process is passing its lease on to us. */
-  #claimed = false
-  #woken = false
-  #endSleep: (() => void) | undefined
-  /** Ends our place in the servers' queue. */
-  #cancelled: AbortController | undefined
-  #notBeforeMs = 0
-  /** Woken by a release: so are the others who wait for it. */
-  #contended = false
-  #failure: EngineError | undefined
-  /** Any answer at all has come. */
-  #answered = false
-  #holder: string | undefined
+  #state: State = IN_LINE
+  #known: Known = { answered: false, holder: undefined, failure: undefined, atMs: -Infinity }
 
-  constructor(resources: readonly string[], terms: WaitTerms, host: WaitHost) {
+  constructor(resources: readonly string[], terms: WaitTerms, calls: Calls) {
+    const { clock, random, tell } = calls.settings
     this.resources = resources
     this.terms = terms
-    this.#host = host
-    this.#began = instant(host.clock)
-    this.call = host.observer === undefined ? 0 : nextCall()
-    if (host.observer !== undefined) {
-      tell(host.observer, { type: 'asked', call: this.call, resources, waitMs: terms.waitMs })
-    }
+    this.#calls = calls
+    this.#pace = new Pace(random)
+    this.#began = instant(clock)
+    this.call = tell === undefined ? 0 : nextCall()
     this.lease = new Promise((resolve, reject) => {
       this.#resolve = resolve
       this.#reject = reject
     })
-    if (terms.waitMs < Infinity) this.#deadline = host.deadlines.start(terms.waitMs, () => this.#timeUp())
+    if (terms.waitMs < Infinity) this.#deadline = calls.deadlines.start(terms.waitMs, () => this.#timeUp())
     if (terms.signal !== undefined) {
-      this.#abort = () => this.cancel(terms.signal?.reason, 'aborted')
-      terms.signal.addEventListener('abort', this.#abort)
+      this.#stopListening = onAbort(terms.signal, () => this.cancel(terms.signal?.reason, 'aborted'))
     }
+    // After all of that: an observer may abort the wait.
+    tell?.({ type: 'asked', call: this.call, resources, waitMs: terms.waitMs })
   }
 
-  /** It is first in line: from now on it makes the attempts. */
-  first(): void {
-    this.#running = true
+  /** It is first in line, after `before`: from now on it makes the attempts. */
+  first(before?: Waiter): void {
+    this.#enter(TRYING)
+    // What was true before our wait began says nothing about it.
+    if (before !== undefined && before.#known.atMs >= this.#began.monotonicMs) this.#known = before.#known
     // Never rejects: every failure ends in `cancel`.
     void this.#run()
   }
 
   /** Gives up at once for the caller; an attempt under way is still waited for and undone. */
-  cancel(reason: unknown, why: DenialReason): void {
+  cancel(cause: unknown, reason: DenialReason): void {
+    const before = this.#state
     if (!this.#settle()) return
-    const { observer, clock } = this.#host
-    if (observer !== undefined) {
-      const { call, resources } = this
-      const waitedMs = elapsedMs(clock, this.#began)
-      tell(observer, { type: 'denied', call, resources, reason: why, waitedMs, cause: reason })
-    }
-    this.#reject(reason)
-    this.#cancelled?.abort(reason)
-    if (this.#running) this.wake()
-    else this.#host.left(this)
+    const { call, resources } = this
+    const { tell, clock } = this.#calls.settings
+    tell?.({ type: 'denied', call, resources, reason, waitedMs: elapsedMs(clock, this.#began), cause })
+    this.#reject(cause)
+    if (before.kind === 'in line') this.#leave()
+    else if (before.kind === 'queued') before.place.abort(cause)
+    else if ('end' in before) before.end()
   }
 
-  /** The resource may be free. With a delay, others get their turn first. */
+  /** The resource may be free. With a delay, others go first. */
   wake(delayMs = 0): void {
-    this.#notBeforeMs = delayMs > 0 ? this.#host.clock.monotonicMs() + delayMs : 0
-    this.#woken = true
-    this.#endSleep?.()
+    this.#next.notBeforeMs = delayMs > 0 ? this.#calls.settings.clock.monotonicMs() + delayMs : 0
+    this.#next.isDue = true
+    if (this.#state.kind === 'sleeping') this.#state.end()
   }
 
-  /** Keeps the waiter from making attempts, if it makes none now, until `accept` or `resume`. */
+  /** Keeps a waiter that sleeps from making attempts until `resume`, or until the attempt of `plan` is granted. */
   claim(): boolean {
-    if (this.#settled || this.#claimed || this.#endSleep === undefined) return false
-    this.#claimed = true
+    if (this.#state.kind !== 'sleeping') return false
+    this.#state = { kind: 'claimed', end: this.#state.end }
     return true
   }
 
-  accept(won: Won): void {
-    this.#won(won)
-    this.resume()
-  }
-
   resume(): void {
-    this.#claimed = false
+    if (this.#state.kind === 'claimed') this.#state = { kind: 'sleeping', end: this.#state.end }
     this.wake()
   }
 
+  /** What it asks of the servers. */
+  plan(contended = false): AttemptPlan {
+    return {
+      call: this.call,
+      resources: this.resources,
+      ttlMs: this.terms.ttlMs,
+      contended,
+      isWanted: () => !this.#isSettled,
+      refused: ({ holder }) => this.#refused(holder),
+      granted: (acquisition) => this.#granted(acquisition),
+    }
+  }
+
   async #run(): Promise<void> {
-    const { engine } = this.#host
+    const { engine, holdings, fairness } = this.#calls
     let watch: Watch | undefined
     let armed = false
-    let polls = 0
     try {
-      while (!this.#settled) {
-        const here = this.#host.heldHere(this.resources)
+      while (!this.#isSettled) {
+        const here = holdings.find(this.resources)
         if (here !== undefined) {
-          this.#holder = here.owner
-          this.#answered = true
+          this.#refused(here.owner)
           this.#tellWaiting(here.remainingMs())
-          // Its end wakes us; the time is for the case that it ends by itself.
+          // Its end wakes us. The time is for a lease that ends by itself.
           await this.#sleep(here.remainingMs() + 1)
           continue
         }
-        if (this.#notBeforeMs > 0) {
-          await this.#courtesy()
-          if (this.#settled) break
+        if (this.#next.notBeforeMs > 0) {
+          await this.#yield()
+          if (this.#isSettled) break
         }
-        this.#woken = false
-        const pauseMs = await this.#try(polls++)
-        if (this.#settled) break
-        if (engine.enqueue !== undefined && this.#failure === undefined) {
+        const pauseMs = await this.#try()
+        if (this.#isSettled) break
+        if (engine.enqueue !== undefined && this.#known.failure === undefined) {
           this.#tellWaiting(Infinity)
+          // An observer may have aborted the wait.
+          if (this.#isSettled) break
           await this.#queue()
-          // A place that could not be had: the engine may answer as fast as that for ever, so not again at once.
-          if (this.#failure !== undefined && !this.#settled) await this.#sleep(this.#backoffMs(polls))
+          // It got no place in the queue. An engine may fail that fast forever, so it does not try again at once.
+          if (this.#known.failure !== undefined && !this.#isSettled) await this.#sleep(this.#pace.failed())
           continue
         }
         if (watch === undefined && engine.watch !== undefined) {
-          // Armed first, then tried again: a release between a failed attempt and the subscription would go unnoticed.
+          // After the subscription comes another attempt: a release between the last attempt and it would go unnoticed.
           watch = engine.watch(this.resources, () => {
-            this.#contended = true
-            this.wake(this.#host.turns.heard(this.resources))
+            this.#next.contended = true
+            this.wake(fairness.heardRelease(this.resources))
           })
           armed = await watch.armed
           if (armed) continue
-          // Not now; the next round asks again.
+          // The subscription failed; the next round subscribes again.
           watch.close()
           watch = undefined
         }
-        const sleepMs = armed ? pauseMs : Math.min(pauseMs, this.#backoffMs(polls))
+        const sleepMs = armed ? pauseMs : Math.min(pauseMs, this.#pace.pollMs())
         this.#tellWaiting(sleepMs)
         await this.#sleep(sleepMs)
       }
@@ -199,107 +191,146 @@ export class Waiter {
       this.cancel(error, 'failed')
     } finally {
       watch?.close()
-      this.#host.left(this)
+      this.#leave()
     }
   }
 
-  /** One attempt. Answers how long to sleep at most before the next. */
-  async #try(polls: number): Promise<number> {
-    const contended = this.#contended
-    this.#contended = false
-    const contest = { call: this.call, contended, isWanted: () => !this.#settled }
-    const outcome = await this.#host.attempt(this.resources, this.terms.ttlMs, contest).catch((error: unknown) => {
-      if (error instanceof EngineError && error.transient) return error
-      throw error
-    })
-    this.#answered = true
+  /** One attempt. Returns how long to sleep at most before the next. */
+  async #try(): Promise<number> {
+    const { contended } = this.#next
+    this.#next.contended = false
+    this.#next.isDue = false
+    const outcome = await this.#calls.attempts.attempt(this.plan(contended)).catch(transient)
     if (outcome instanceof EngineError) {
-      this.#failure = outcome
-      return this.#backoffMs(polls)
+      this.#failed(outcome)
+      return this.#pace.failed()
     }
-    if (outcome.kind === 'won') {
-      this.#won(outcome)
-      return 0
+    if (outcome.kind === 'acquired') return 0
+    if (outcome.holder !== undefined && !isOurs(outcome.holder)) {
+      this.#calls.fairness.sawOtherSoftware(this.resources)
+      // Every other look asks the first server alone: all of them at once would get in the way of the other software.
+      this.#next.contended ||= !contended
     }
-    this.#failure = undefined
-    this.#holder = outcome.holder
-    // In a contended attempt the first server alone has refused us; the next one asks them all, if we are not woken before.
-    if (contended || outcome.reason === 'split' || outcome.remainingMs === undefined)
-      return this.#backoffMs(contended ? 0 : polls)
-    // A lease that nobody renews ends then. A little later each, so that a thousand waiters don't all come at once.
-    const spreadMs = Math.min(outcome.remainingMs * 0.05, 20)
-    return outcome.remainingMs + 1 + this.#host.random.fraction() * spreadMs
+    return this.#pace.refused(outcome, contended)
   }
 
   async #queue(): Promise<void> {
-    this.#cancelled = new AbortController()
-    try {
-      this.#won(await this.#host.enqueue(this.call, this.resources, this.terms.ttlMs, this.#cancelled.signal))
-    } catch (error) {
-      if (this.#settled) return
-      if (!(error instanceof EngineError && error.transient)) throw error
-      this.#failure = error
-    }
+    const place = new AbortController()
+    this.#enter({ kind: 'queued', place })
+    const outcome = await this.#calls.attempts
+      .enqueue(this.plan(), place.signal)
+      .catch((error: unknown) => (this.#isSettled ? undefined : transient(error)))
+    if (outcome instanceof EngineError) this.#failed(outcome)
+    this.#enter(TRYING)
   }
 
-  #tellWaiting(atMostMs: number): void {
-    const { observer } = this.#host
-    if (observer === undefined) return
-    const { call, resources } = this
-    tell(observer, { type: 'waiting', call, resources, holder: this.#holder, atMostMs })
+  async #yield(): Promise<void> {
+    const waitMs = this.#next.notBeforeMs - this.#calls.settings.clock.monotonicMs()
+    this.#next.notBeforeMs = 0
+    if (waitMs <= 0) return
+    await this.#pause('yielding', waitMs)
+    this.#enter(TRYING)
   }
 
-  #won(won: Won): void {
-    if (!this.#settle()) return this.#host.giveBack(won)
-    const lease = this.#host.admit(won, this.terms, elapsedMs(this.#host.clock, this.#began))
-    // At once, so that the next in line is ready to be handed the lease however soon it is released.
-    this.#host.left(this)
+  /** Sleeps until woken, and while a lease is being handed over to us. */
+  async #sleep(delayMs: number): Promise<void> {
+    if (!this.#next.isDue && !this.#isSettled) await this.#pause('sleeping', delayMs)
+    while (this.#state.kind === 'claimed') await this.#pause('claimed', Infinity)
+    this.#enter(TRYING)
+    this.#next.isDue = false
+  }
+
+  #pause(kind: 'yielding' | 'sleeping' | 'claimed', ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = ms === Infinity ? undefined : this.#calls.settings.clock.timer(resolve, ms)
+      const end = (): void => {
+        timer?.cancel()
+        resolve()
+      }
+      this.#state = { kind, end }
+    })
+  }
+
+  #refused(holder: string | undefined): void {
+    const atMs = this.#calls.settings.clock.monotonicMs()
+    this.#known = { answered: true, holder, failure: undefined, atMs }
+  }
+
+  #failed(failure: EngineError): void {
+    const atMs = this.#calls.settings.clock.monotonicMs()
+    this.#known = { ...this.#known, answered: true, failure, atMs }
+  }
+
+  #granted(acquisition: Acquisition): void {
+    const { holdings, settings } = this.#calls
+    const before = this.#state
+    if (!this.#settle()) return holdings.giveBack(acquisition)
+    const lease = holdings.admit(acquisition, this.terms, elapsedMs(settings.clock, this.#began))
+    // At once, so that the lease can be handed over to the next in line even if it is released very soon.
+    this.#leave()
     this.#resolve(lease)
-  }
-
-  #settle(): boolean {
-    if (this.#settled) return false
-    this.#settled = true
-    this.#deadline?.cancel()
-    if (this.#abort !== undefined) this.terms.signal?.removeEventListener('abort', this.#abort)
-    return true
+    if (before.kind === 'claimed') before.end()
   }
 
   #timeUp(): void {
-    if (this.#failure !== undefined) return this.cancel(this.#failure, 'failed')
-    const timeout = new WaitTimeoutError(this.resources, this.terms.waitMs, this.#holder, this.#answered)
-    this.cancel(timeout, 'timeout')
+    const { resources } = this
+    const { waitMs } = this.terms
+    const { holdings, queue, engine } = this.#calls
+    const here = holdings.find(resources)
+    if (here !== undefined) {
+      return this.cancel(new WaitTimeoutError(resources, waitMs, here.owner, here.heldMs()), 'timeout')
+    }
+    // Further behind in the line a waiter makes no attempts: what the first one knows is all there is to know.
+    const asking = this.#isInLine ? (queue.ahead(this) ?? this) : this
+    const { failure, holder, answered } = asking.#known
+    if (failure !== undefined) return this.cancel(failure, 'failed')
+    // An engine that has not answered at all is not a resource that is busy.
+    if (!asking.#isInLine && !answered) return this.cancel(unanswered(engine, this), 'failed')
+    this.cancel(new WaitTimeoutError(resources, waitMs, holder), 'timeout')
   }
 
-  #backoffMs(polls: number): number {
-    const mostMs = Math.min(POLL_MS.first * 2 ** Math.min(polls, 10), POLL_MS.most)
-    return mostMs * (0.5 + 0.5 * this.#host.random.fraction())
+  get #isInLine(): boolean {
+    return this.#state.kind === 'in line'
   }
 
-  /** Sleeps until woken, and while a hand-over to us is under way. */
-  async #sleep(delayMs: number): Promise<void> {
-    const { clock } = this.#host
-    do {
-      if (!this.#woken && !this.#settled) {
-        const ms = this.#claimed ? Infinity : delayMs
-        await new Promise<void>((resolve) => {
-          const timer = ms === Infinity ? undefined : clock.timer(resolve, ms)
-          this.#endSleep = () => {
-            timer?.cancel()
-            resolve()
-          }
-        })
-        this.#endSleep = undefined
-      }
-      this.#woken = false
-    } while (this.#claimed && !this.#settled)
+  get #isSettled(): boolean {
+    return this.#state.kind === 'settled'
   }
 
-  async #courtesy(): Promise<void> {
-    const waitMs = this.#notBeforeMs - this.#host.clock.monotonicMs()
-    this.#notBeforeMs = 0
-    if (waitMs <= 0) return
-    this.#cancelled = new AbortController()
-    await sleep(this.#host.clock, waitMs, this.#cancelled.signal)
+  /** A wait that is settled stays so. */
+  #enter(state: State): void {
+    if (!this.#isSettled) this.#state = state
   }
+
+  #settle(): boolean {
+    if (this.#isSettled) return false
+    this.#state = SETTLED
+    this.#deadline?.cancel()
+    this.#stopListening?.()
+    return true
+  }
+
+  /** The wait is over and no attempt of it is under way. */
+  #leave(): void {
+    const { queue, fairness } = this.#calls
+    queue.leave(this)
+    if (queue.heads(this.resources).length === 0) fairness.forget(this.resources)
+  }
+
+  #tellWaiting(atMostMs: number): void {
+    const { call, resources } = this
+    this.#calls.settings.tell?.({ type: 'waiting', call, resources, holder: this.#known.holder, atMostMs })
+  }
+}
+
+/** Returns a failure after which to try again, and throws any other. */
+function transient(error: unknown): EngineError {
+  if (error instanceof EngineError && error.transient) return error
+  throw error
+}
+
+function unanswered(engine: Engine, { resources, terms: { ttlMs, waitMs } }: Waiter): Error {
+  if (engine.unanswered !== undefined) return engine.unanswered({ resources, ttlMs }, waitMs)
+  const message = `${engine.name}: no answer within the wait of ${inUnits(waitMs)}; a request may take longer than that`
+  return new EngineError(message, resources)
 }

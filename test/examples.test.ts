@@ -4,16 +4,16 @@ import { readdir, readFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
-import { startMongodb } from './support/servers/mongodb.ts'
-import { startConsul } from './support/servers/consul.ts'
-import { startEtcd } from './support/servers/etcd.ts'
-import { startMariadb } from './support/servers/mariadb.ts'
-import { startPostgres } from './support/servers/postgres.ts'
-import { startRedis, startRedisNodes } from './support/servers/redis.ts'
-import { startZookeeper } from './support/servers/zookeeper.ts'
-import { freePorts } from './support/ports.ts'
-import { createFolder, removeFolder } from './support/temporary-folder.ts'
-import { until } from './support/until.ts'
+import { startMongodb } from '../harness/servers/mongodb.ts'
+import { startConsul } from '../harness/servers/consul.ts'
+import { startEtcd } from '../harness/servers/etcd.ts'
+import { startMariadb } from '../harness/servers/mariadb.ts'
+import { startPostgres } from '../harness/servers/postgres.ts'
+import { startRedis, startRedisNodes } from '../harness/servers/redis.ts'
+import { startZookeeper } from '../harness/servers/zookeeper.ts'
+import { freePorts } from '../harness/ports.ts'
+import { createFolder, removeFolder } from '../harness/temporary-folder.ts'
+import { until } from '../harness/until.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const run = promisify(execFile)
@@ -29,9 +29,9 @@ async function output(example: string, env: Record<string, string> = {}): Promis
 }
 
 const engines = (await readdir(`${root}/docs/engines`)).map((name) => `docs/engines/${name}`)
-const documents = [...engines, 'docs/dashboard.md']
+const documents = [...engines, 'docs/dashboard.md', 'docs/fencing.md', 'docs/observability.md']
 
-test.each(['README.md', ...documents])('%s quotes its examples to the letter', async (document) => {
+test.each(documents)('%s quotes its examples to the letter', async (document) => {
   const quoting = await readFile(`${root}/${document}`, 'utf8')
   const quotes = [...quoting.matchAll(/<!-- (?:\.\.\/)*(examples\/\S+) -->\n```\w+\n([\s\S]*?)```/g)]
   expect(quotes.length).toBeGreaterThan(0)
@@ -173,7 +173,7 @@ test('the incidents on PostgreSQL: the barista, the withdrawal, and the invoice,
   for (let run = 0; run < 2; run++) {
     expect(await output('paused-barista.mjs', env)).toBe(
       'A sold one with token 1: 9 left\nB sold one with token 2: 8 left\n' +
-        "A was refused: token 1 of 'espresso' is stale: 2 was seen\n8 left, 1 write refused\n",
+        "A was refused: token 1 of 'espresso' is stale: 2 was seen; stop: a newer holder has taken over\n8 left, 1 write refused\n",
     )
     expect(await output('withdrawal.mjs', env)).toBe(
       'unguarded: node 2 paid out, node 1 paid out, balance 40\n' +
@@ -200,7 +200,7 @@ test('the guard refuses a paused holder; of two workers that hold an order, one 
 
 test('the file in object storage: the late write of a paused holder is refused', async () => {
   expect(await output('object-storage.mjs')).toBe(
-    "the first was refused: token 1 of 'report.txt' is stale: 2 was seen\nwritten by the first\nwritten by the second\n",
+    "the first was refused: token 1 of 'report.txt' is stale: 2 was seen; stop: a newer holder has taken over\nwritten by the first\nwritten by the second\n",
   )
 })
 

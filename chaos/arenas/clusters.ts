@@ -1,7 +1,8 @@
-import type { ServerHandle } from '../../test/support/handle.ts'
-import { startConsulCluster } from '../../test/support/servers/consul.ts'
-import { startEtcdCluster } from '../../test/support/servers/etcd.ts'
-import { startZookeeperEnsemble } from '../../test/support/servers/zookeeper.ts'
+import type { ServerHandle } from '../../harness/handle.ts'
+import { startConsulCluster } from '../../harness/servers/consul.ts'
+import { startEtcdCluster } from '../../harness/servers/etcd.ts'
+import { startMongodbReplicaSet } from '../../harness/servers/mongodb.ts'
+import { startZookeeperEnsemble } from '../../harness/servers/zookeeper.ts'
 import { portsOf, startTarget, stopTargets, type Arena, type Target } from '../arena.ts'
 
 const TTL_MS = 2000
@@ -66,6 +67,28 @@ export async function zookeeperArena(): Promise<Arena> {
       const dump = await (await ensemble.leader()).command('dump')
       // Sessions of clients that are gone, and what they own.
       return [...dump.matchAll(/^\s+(\/.*)$/gm)].map(([, path]) => path!)
+    },
+  }
+}
+
+/** Its drivers find the members by themselves, so there is no way between them that could be cut. */
+export async function mongodbArena(): Promise<Arena> {
+  const set = await startMongodbReplicaSet()
+  const targets = set.nodes.map((server, index): Target => {
+    const always = { ways: [] as const, memory: 'kept' as const, sitOutMs: 0 }
+    return { name: `mongodb-${index + 1}`, server, ...always }
+  })
+  return {
+    ...clusterOf(targets, set.primary),
+    connector: 'mongodb',
+    settleMs: 2 * TTL_MS + 1000,
+    clearMs: 2 * TTL_MS + 1000,
+    env: () => ({ RINGFENCE_URL: set.url }),
+    leftovers: async () => {
+      const primary = await set.primary()
+      const filter = { $expr: { $gt: ['$until', '$$NOW'] } }
+      const { cursor } = await primary.command({ find: 'ringfence', filter }, 'app')
+      return (cursor as { firstBatch: { _id: unknown }[] }).firstBatch.map(({ _id }) => String(_id))
     },
   }
 }

@@ -1,7 +1,10 @@
 import type { History, Verdict } from '../history.ts'
 import { exclusion } from './exclusion.ts'
 import { guardedStore } from './guard.ts'
+import { closed } from './closed.ts'
 import { calm, cleanUp, leaks, timeToLive } from './leftovers.ts'
+import { manners } from './manners.ts'
+import { once } from './once.ts'
 import { progress } from './progress.ts'
 import { signal, timeLeft } from './signal.ts'
 import { tokens } from './tokens.ts'
@@ -17,6 +20,9 @@ const CHECKERS: readonly ((history: History) => Verdict)[] = [
   timeToLive,
   leaks,
   calm,
+  once,
+  closed,
+  manners,
 ]
 
 /** Every checker's word on a history, from the history alone. */

@@ -28,7 +28,7 @@ export function leasesOf(history: History): HeldLease[] {
     else if (event.kind === 'holds') {
       const { process, owner, token, resources, at, untilMs, call } = event
       const beganMs = attempts.get(owner) ?? at
-      // An owner that comes twice is two acquisitions all the same.
+      // An owner that comes twice is two acquisitions.
       const name = leases.has(owner) ? `${owner}#${call}` : owner
       const open = { ends: undefined, signalMs: undefined }
       leases.set(name, { process, owner, token, resources, beganMs, fromMs: at, endMs: untilMs, untilMs, ...open })

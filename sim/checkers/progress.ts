@@ -35,7 +35,7 @@ function hanging(history: History): Wrong | undefined {
       .of('pause')
       .filter((pause) => pause.process === process)
       .reduce((sum, pause) => sum + pause.untilMs - pause.at, 0)
-    const dueMs = at + waitMs * 1.01 + pausedMs + LATE_MS[history.setup.engine]
+    const dueMs = at + waitMs / slowest(history, process) + pausedMs + LATE_MS[history.setup.engine]
     const endedMs = ended.get(call)?.at ?? endMs
     if (endedMs > dueMs)
       return { why: `a call of ${process} that waits ${waitMs} ms took ${Math.round(endedMs - at)} ms`, at: dueMs }
@@ -43,11 +43,19 @@ function hanging(history: History): Wrong | undefined {
   return undefined
 }
 
+/** At which part of its speed, at least, the clock of a process ran. */
+function slowest(history: History, process: string): number {
+  const slowed = history.of('fault').filter(({ name, on }) => name === 'drift-process' && on === process.split('.')[0])
+  const rates = slowed.map(({ text }) => (JSON.parse(text) as { rate: number }).rate)
+  return Math.min(0.99, ...rates)
+}
+
 function unhealed(history: History): Wrong | undefined {
   const ended = returns(history)
   const last = history.of('call').filter(({ turn }) => turn !== 'any')
   if (last.length === 0) return { why: 'nobody had a last turn', at: history.events.at(-1)!.at }
-  const { quickMs } = history.setup
+  // Who has another list of nodes may have none to spare.
+  const quickMs = history.setup.unlike === '' ? history.setup.quickMs : Infinity
   for (const { process, call, at, resources, turn } of last) {
     const end = ended.get(call)
     if (end?.outcome !== 'granted') {
@@ -70,13 +78,20 @@ function idle(history: History): Wrong | undefined {
   if (!history.setup.faultless || history.setup.resources.length > 1) return undefined
   const ended = returns(history)
   const leases = leasesOf(history)
+  const resting = new Set(history.of('rests').map(({ owner }) => owner))
+  const { maxTtlMs } = history.setup
   for (const { process, call, at, waitMs, resources } of history.of('call')) {
     const endMs = ended.get(call)?.at
     if (waitMs === 0 || endMs === undefined) continue
     // The times at which somebody had one of the resources, as far as they lie within the wait.
     const busy = leases
       .filter((lease) => lease.resources.some((resource) => resources.includes(resource)))
-      .map((lease) => ({ fromMs: lease.beganMs, toMs: lease.endMs }))
+      // What was held for as long as it may be stays on the servers until it runs out there. Where a job of once is done, those
+      // who have seen how long it would be held look again only by then, or when they do in any case.
+      .map(({ beganMs, endMs, ends, owner }) => ({
+        fromMs: beganMs,
+        toMs: endMs + (ends?.why === 'expired' || resting.has(owner) ? maxTtlMs : 0),
+      }))
       .sort((a, b) => a.fromMs - b.fromMs)
     let freeFromMs = at
     for (const { fromMs, toMs } of [...busy, { fromMs: endMs, toMs: endMs }]) {

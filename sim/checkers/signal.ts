@@ -3,7 +3,7 @@ import { leasesOf } from './leases.ts'
 
 /** How long a process needs after a pause until its overdue timers have fired. */
 const WAKE_MS = 5
-/** A clock that is set ahead ends validity on the spot; it is looked at so often. */
+/** A clock that is set ahead ends validity at once; the clock is looked at this often. */
 const NAP_MS = 1_000
 
 /**
@@ -18,14 +18,15 @@ export function signal(history: History): Verdict {
   const endMs = history.events.at(-1)!.at
   let looked = 0
   const jumps = history.of('fault').filter(({ name, ms }) => name === 'jump-process' && ms > 0)
-  for (const { process, owner, fromMs, untilMs, ends, signalMs } of leases) {
+  for (const { process, owner, beganMs, fromMs, untilMs, ends, signalMs } of leases) {
     if (crashed.has(process)) continue
     if (ends !== undefined && ends.why === 'released' && ends.atMs <= untilMs) continue
     // A release after the end of validity needs the signal before it, too.
     looked++
-    let dueMs = untilMs
+    // Of one that may be held for a bounded time only, hardly anything may be left when it is granted.
+    let dueMs = Math.max(untilMs, fromMs + WAKE_MS)
     for (const { at, on } of jumps) {
-      if (on === process.split('.')[0] && at >= fromMs && at <= dueMs) dueMs = Math.max(dueMs, at + NAP_MS + WAKE_MS)
+      if (on === process.split('.')[0] && at >= beganMs && at <= dueMs) dueMs = Math.max(dueMs, at + NAP_MS + WAKE_MS)
     }
     // One pause may follow the other.
     for (const pause of pauses) {
@@ -44,17 +45,23 @@ export function signal(history: History): Verdict {
 
 /**
  * A lease has time left when its caller gets it. It may have none if the process was paused after the last answer had been
- * heard: then it was looked at before.
+ * heard, or its locks were closed then: it was looked at before. And one that may be held for a bounded time only was asked
+ * for within that time.
  */
 export function timeLeft(history: History): Verdict {
   const checker = 'time left'
+  const bounded = new Set(history.of('call').flatMap(({ call, isBounded }) => (isBounded ? [call] : [])))
+  const closing = new Set<string>()
   const heard = new Map<string, number>()
   const stalled = new Map<string, number>()
-  for (const event of history.of('heard', 'pause', 'holds')) {
-    if (event.kind === 'heard') heard.set(event.owner, event.at)
+  for (const event of history.of('heard', 'pause', 'holds', 'closing')) {
+    if (event.kind === 'closing') closing.add(event.process)
+    else if (event.kind === 'heard') heard.set(event.owner, event.at)
     else if (event.kind === 'pause') stalled.set(event.process, event.at)
     else if (
       event.untilMs <= event.at &&
+      !bounded.has(event.call) &&
+      !closing.has(event.process) &&
       !((stalled.get(event.process) ?? -1) >= (heard.get(event.owner) ?? Infinity))
     ) {
       const { process, at, owner } = event

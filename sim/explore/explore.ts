@@ -104,7 +104,7 @@ function inBreadth(walk: Walk, most: number): Reached {
   return { steps: replayed(model, start, way), open }
 }
 
-/** After so many states it is told how far it is. */
+/** Progress is reported each time this many states were visited. */
 const TOLD_EVERY = 5_000_000
 
 /** All the rest, in any order. */

@@ -154,7 +154,7 @@ export abstract class Model {
     this.forget(next, client)
   }
 
-  /** Unique, greater than that of whoever had won before it began; and with good clocks, alone. */
+  /** Unique, and greater than the token of every client that had won before it began; and with good clocks, alone. */
   protected broken(next: State, client: number): string | undefined {
     const at = clientAt(this.shape, client)
     if (next[at + CLIENT.phase] !== PHASE.won) return undefined

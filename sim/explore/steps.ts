@@ -1,4 +1,4 @@
-import { acquireScript, CONFIRM, EXTEND, RELEASE, type Script } from '../../src/engines/redis/scripts.ts'
+import { ACQUIRE, CONFIRM, EXTEND, RELEASE, type Script } from '../../src/engines/redis/scripts.ts'
 import { Redis, type Reply } from '../redis.ts'
 
 /** What a node has for the one resource: whose lock it is (0: nobody's, else client + 1), and its counter. */
@@ -28,7 +28,7 @@ const TTL = '1000000'
 export class Steps {
   readonly #known = new Map<number, Step>()
   readonly #quick: boolean
-  readonly #acquire = acquireScript(0)
+  readonly #acquire = ACQUIRE
 
   constructor(quick: boolean) {
     this.#quick = quick
@@ -66,9 +66,9 @@ export class Steps {
     if (node.owner > 0) redis.run(['SET', 'L', name(node.owner - 1), 'PX', TTL])
     if (node.fence > 0) redis.run(['SET', 'F', String(BASE + node.fence)])
     const reply = this.#call(redis, kind, client, number)
-    const owner = redis.get('L')?.value
-    const fence = redis.get('F')?.value
-    const state = { owner: owner === undefined ? 0 : Number(String(owner).slice(1)) + 1, fence: small(fence ?? null) }
+    const owner = redis.run(['GET', 'L'])
+    const fence = redis.run(['GET', 'F'])
+    const state = { owner: owner === null ? 0 : Number(String(owner).slice(1)) + 1, fence: small(fence) }
     return { ...state, ...answerOf(kind, reply) }
   }
 

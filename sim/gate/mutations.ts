@@ -1,5 +1,6 @@
 import type { Mutation } from './mutation.ts'
+import { UNFIT_VOTERS } from './unfit-voters.ts'
 import { UNSAFE } from './unsafe.ts'
 import { UNTIDY } from './untidy.ts'
 
-export const MUTATIONS: readonly Mutation[] = [...UNSAFE, ...UNTIDY]
+export const MUTATIONS: readonly Mutation[] = [...UNSAFE, ...UNFIT_VOTERS, ...UNTIDY]

@@ -1,8 +1,10 @@
 import { failed } from '../checkers/all.ts'
+import { ADMISSIONS, exploreAdmission } from '../explore/admission.ts'
 import { EXPLORATIONS } from '../explore/catalogue.ts'
 import { explore } from '../explore/explore.ts'
 import { drawPlan } from '../plan.ts'
 import { run } from '../run.ts'
+import type { Mutation } from './mutation.ts'
 
 /** What a trial of mutated code found; runs in a process of its own, from a copy of the code. */
 export interface Finding {
@@ -24,6 +26,16 @@ function byExploration(): Finding {
   return { caught: false, how: `not in ${states} states` }
 }
 
+async function byAdmission(): Promise<Finding> {
+  let states = 0
+  for (const [name, plan] of Object.entries(ADMISSIONS)) {
+    const found = await exploreAdmission(plan)
+    states += found.states
+    if (found.broken !== undefined) return { caught: true, how: `${name} (${found.broken.length} steps)` }
+  }
+  return { caught: false, how: `not in ${states} states` }
+}
+
 async function bySeeds(most: number): Promise<Finding> {
   for (let seed = 1; seed <= most; seed++) {
     const wrong = await run(drawPlan(seed)).then(
@@ -38,9 +50,10 @@ async function bySeeds(most: number): Promise<Finding> {
 
 Error.stackTraceLimit = 0
 process.on('message', (task) => {
-  const { by, seeds } = task as { by: 'exploration' | 'seeds'; seeds: number }
+  const { by, seeds } = task as { by: Mutation['by']; seeds: number }
   void (async () => {
-    process.send!(by === 'exploration' ? byExploration() : await bySeeds(seeds))
+    const finding = by === 'exploration' ? byExploration() : by === 'admission' ? byAdmission() : bySeeds(seeds)
+    process.send!(await finding)
     process.disconnect()
   })()
 })

@@ -3,8 +3,8 @@ import { mutation, type Mutation } from './mutation.ts'
 const SCRIPTS = 'src/engines/redis/scripts.js'
 const VOTES = 'src/engines/redis/votes.js'
 const EXTEND = 'src/engines/redis/extend.js'
-const ADMISSION = 'src/engines/redis/admission.js'
-const DESK = 'src/desk.js'
+const ATTEMPTS = 'src/attempts.js'
+const HOLDINGS = 'src/holdings.js'
 const KEEPER = 'src/keeper.js'
 
 /** Bugs by which two hold it, or tokens repeat or fall, or the loss is heard of too late. */
@@ -70,33 +70,9 @@ export const UNSAFE: readonly Mutation[] = [
     'one owner for all attempts',
     'wrong variant, peers 15',
     'seeds',
-    DESK,
-    '`${this.random.id()}@${this.#label}`',
-    '`${this.#label}`',
-  ),
-  mutation(
-    'a node that restarted votes at once',
-    'wrong variant',
-    'seeds',
-    'src/engines/redis/index.js',
-    "sitOutMs: kind.restart === 'trust' ? 0 : Math.max(kind.maxTtlMs, LEAST_SIT_OUT_MS) + UPTIME_GRAIN_MS",
-    'sitOutMs: 0',
-  ),
-  mutation(
-    'a node is let in without a look at its uptime',
-    'own',
-    'seeds',
-    ADMISSION,
-    'if (run.uptimeMs < this.#sitOutMs && ',
-    'if (run.uptimeMs < 0 && ',
-  ),
-  mutation(
-    'a node that kept its stamp is taken for one that forgets nothing',
-    'own',
-    'seeds',
-    ADMISSION,
-    ' || !(await this.#forgetsNothing())',
-    '',
+    ATTEMPTS,
+    'return newOwner(this.#settings.random, this.#settings.label);',
+    'return `always the same@${this.#settings.label}`;',
   ),
   mutation(
     'half of the nodes are a quorum where their number is even',
@@ -105,14 +81,6 @@ export const UNSAFE: readonly Mutation[] = [
     VOTES,
     'return Math.floor(size / 2) + 1;',
     'return Math.ceil(size / 2);',
-  ),
-  mutation(
-    'a node sits out for the leases, but not for the numbers',
-    'wrong variant, found by the simulator',
-    'seeds',
-    'src/engines/redis/index.js',
-    'Math.max(kind.maxTtlMs, LEAST_SIT_OUT_MS) + UPTIME_GRAIN_MS',
-    'kind.maxTtlMs + UPTIME_GRAIN_MS',
   ),
   // Tokens.
   mutation(
@@ -147,8 +115,8 @@ export const UNSAFE: readonly Mutation[] = [
     'unlock of someone else’s lock',
     'seeds',
     SCRIPTS,
-    "if #KEYS == 2 and redis.call('get', KEYS[1]) == ARGV[1] then\n  redis.call('del', KEYS[1])",
-    "if #KEYS == 2 and redis.call('get', KEYS[1]) then\n  redis.call('del', KEYS[1])",
+    "if #KEYS == 2 and redis.pcall('get', KEYS[1]) == ARGV[1] then\n  redis.call('del', KEYS[1])",
+    "if #KEYS == 2 and redis.pcall('get', KEYS[1]) then\n  redis.call('del', KEYS[1])",
   ),
   mutation(
     'a hand-over keeps the number',
@@ -179,25 +147,25 @@ export const UNSAFE: readonly Mutation[] = [
     'a lease whose time is over is handed out',
     'peers 3',
     'seeds',
-    DESK,
-    'return leftMs > ttlMs * LEAST_PART_LEFT && !this.#closed;',
-    'return !this.#closed;',
+    ATTEMPTS,
+    'return leftMs > ttlMs * LEAST_PART_LEFT && !this.#lifetime.isClosed;',
+    'return !this.#lifetime.isClosed;',
   ),
   mutation(
     'validity counts from the answer',
     'peers 3',
     'seeds',
-    DESK,
-    '                        since,\n                        chain: undefined,',
-    '                        since: instant(this.clock),\n                        chain: undefined,',
+    ATTEMPTS,
+    'acquisition(plan, owner, outcome.token, since));',
+    'acquisition(plan, owner, outcome.token, instant(clock)));',
   ),
   mutation(
     'validity of a hand-over counts from its answer',
     'peers 3',
     'seeds',
-    DESK,
-    'ttlMs, since, chain };',
-    'ttlMs, since: instant(this.clock), chain };',
+    ATTEMPTS,
+    'acquisition(plan, owner, outcome.token, since, chain);',
+    'acquisition(plan, owner, outcome.token, instant(this.#settings.clock), chain);',
   ),
   mutation(
     'a renewal counts from its answer',
@@ -212,8 +180,24 @@ export const UNSAFE: readonly Mutation[] = [
     'own',
     'seeds',
     'src/engines/redis/index.js',
-    'driftMs: (ttlMs) => Math.ceil(ttlMs * drift) + 2',
+    'driftMs: driftOrThrow(drift)',
     'driftMs: () => 0',
+  ),
+  mutation(
+    'a job of once lets go early when a clock is set ahead',
+    'found by the simulator',
+    'seeds',
+    HOLDINGS,
+    "record.over !== 'closed')\n            return false;",
+    "record.over !== 'closed')\n            return this.#release(record);",
+  ),
+  mutation(
+    'a job of once shortens its lease below its time',
+    'found by the simulator',
+    'seeds',
+    KEEPER,
+    'Math.max(ttlMs, Math.ceil(record.keepLeftMs()))',
+    'ttlMs',
   ),
   mutation(
     'the signal waits for the pending renewal',

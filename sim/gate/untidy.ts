@@ -1,9 +1,10 @@
 import { mutation, type Mutation } from './mutation.ts'
 
-const QUORUM = 'src/engines/redis/quorum.js'
+const ENGINE = 'src/engines/redis/engine.js'
+const CLEANUP = 'src/engines/redis/cleanup.js'
 const ELECTION = 'src/engines/redis/election.js'
 const NODE = 'src/engines/redis/node.js'
-const LONE = 'src/engines/redis/lone.js'
+const SINGLE_NODE = 'src/engines/redis/single-node.js'
 const WAKEUPS = 'src/engines/redis/wakeups.js'
 const WAITER = 'src/waiter.js'
 
@@ -11,18 +12,53 @@ const WAITER = 'src/waiter.js'
 export const UNTIDY: readonly Mutation[] = [
   // Cleaning up.
   mutation(
-    'a lone node keeps what it granted after its time',
+    'a release stops at the first message that it may not send',
+    'own',
+    'seeds',
+    'src/engines/redis/scripts.js',
+    "if holders[i] == ARGV[1] then redis.call('del', KEYS[i]) else ours = false end",
+    `if holders[i] == ARGV[1] then
+    redis.call('del', KEYS[i])
+    if ARGV[4] ~= '' then redis.call(ARGV[4], ARGV[5 + (i - 1) / 2], ARGV[1]) end
+  else ours = false end`,
+  ),
+  mutation(
+    'the rest of a job has fractions of a millisecond',
+    'own',
+    'seeds',
+    'src/keeper.js',
+    'Math.ceil(Math.max(record.keepLeftMs(), leastMs))',
+    'Math.max(record.keepLeftMs(), leastMs)',
+  ),
+  mutation(
+    'locks that are closed between a grant and its admission admit it',
+    'own',
+    'seeds',
+    'src/attempts.js',
+    'plan.granted(acquired);\n        return acquired;',
+    'queueMicrotask(() => plan.granted(acquired));\n        return acquired;',
+  ),
+  mutation(
+    'where the stamp can’t be written, the scripts of all users are flushed',
+    'own',
+    'seeds',
+    'src/engines/redis/voters/admission.js',
+    'throw explained(error);',
+    "void this.#client.run(['SCRIPT', 'FLUSH']);\n            throw explained(error);",
+  ),
+  mutation(
+    'a single node keeps what it granted after its time',
     'peers 6, 20',
     'seeds',
-    LONE,
+    SINGLE_NODE,
     'ttlMs, undo).then(outcome, (cause) => {\n            if (!(cause instanceof NotSentError))\n                undo();',
     'ttlMs).then(outcome, (cause) => {',
   ),
   mutation(
-    'a lone node keeps what it was handed over after its time',
+    'a single node keeps what it was handed over after its time',
     'peers 6, 20',
     'seeds',
-    LONE,
+    SINGLE_NODE,
     'this.#undo(keys, next.owner);\n            this.#undo(keys, lease.owner);',
     '',
   ),
@@ -30,7 +66,7 @@ export const UNTIDY: readonly Mutation[] = [
     'a clean-up that fails is an unhandled rejection',
     'peers 18',
     'seeds',
-    QUORUM,
+    CLEANUP,
     'this.#nodes[index].release(keys, owner, 0n, quiet).catch(() => undefined);',
     'void this.#nodes[index].release(keys, owner, 0n, quiet);',
   ),
@@ -38,32 +74,32 @@ export const UNTIDY: readonly Mutation[] = [
     'nodes whose outcome is unknown are not released',
     'peers 6, 20',
     'seeds',
-    QUORUM,
-    'for (const index of election.doubtful())\n            this.#undo(index, keys, owner, quiet);',
+    CLEANUP,
+    'for (const index of election.doubtful())\n            this.undo(index, keys, owner, quiet);',
     '',
   ),
   mutation(
     'late grants of a lost attempt stay',
     'peers 6, 20',
     'seeds',
-    QUORUM,
-    'if (election.isLost)\n                    this.#undo(index, keys, owner, quiet);',
+    ENGINE,
+    'if (election.isLost)\n                    this.#cleanup.undo(index, keys, owner, quiet);',
     'if (election.isLost)\n                    return;',
   ),
   mutation(
     'grants that come after the release stay',
     'peers 20, 21',
     'seeds',
-    QUORUM,
-    'else if (trail?.over === true)\n                    this.#lateGrant(trail, index, keys, owner);',
+    ENGINE,
+    'else if (requests?.over === true)\n                    this.#cleanup.lateGrant(requests, index, keys, owner);',
     '',
   ),
   mutation(
     'a partial attempt is left behind',
     'peers 2',
     'seeds',
-    QUORUM,
-    'await this.#withdraw(election, keys, owner, quiet);',
+    ENGINE,
+    'await this.#cleanup.withdraw(election, keys, owner, quiet);',
     ';',
   ),
   mutation(
@@ -71,7 +107,7 @@ export const UNTIDY: readonly Mutation[] = [
     'peers 12',
     'seeds',
     WAITER,
-    'return this.#host.giveBack(won);',
+    'return holdings.giveBack(acquisition);',
     'return;',
   ),
   mutation(
@@ -88,8 +124,8 @@ export const UNTIDY: readonly Mutation[] = [
     'peers 22',
     'seeds',
     NODE,
-    'if (isNoScript(error))',
-    'if (isNoScript(error) && script.name === "")',
+    'if (withText || !isNoScript(error))',
+    'if (withText || !isNoScript(error) || script.name !== "")',
   ),
   mutation(
     'no deadline for silent nodes',
@@ -100,12 +136,12 @@ export const UNTIDY: readonly Mutation[] = [
     'deadlines.start(1e9, () => this.#timeUp());',
   ),
   mutation(
-    'no deadline for a silent lone node',
+    'no deadline for a silent single node',
     'peers 1, 24',
     'seeds',
-    LONE,
-    'this.#options.timeoutMs(ttlMs), late);',
-    '1e9, late);',
+    SINGLE_NODE,
+    'this.#options.deadlines, timeoutMs, { silence, late });',
+    'this.#options.deadlines, 1e9, { silence, late });',
   ),
   mutation(
     'everyone waits for the slowest node',
@@ -135,7 +171,7 @@ export const UNTIDY: readonly Mutation[] = [
     'failed attempts wake everyone, themselves among them',
     'peers 5, found by the simulator',
     'seeds',
-    QUORUM,
+    ENGINE,
     ' || election.failures.length > this.#nodes.length - this.#quorum',
     '',
   ),

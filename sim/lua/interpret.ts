@@ -324,6 +324,13 @@ function luaText(value: LuaValue): string {
     .replace(/e([+-])(\d)$/, 'e$10$2')
 }
 
+/** Of Lua's patterns, those with classes for digits and words, and with one capture. */
+function regular(pattern: string): RegExp {
+  if (!/^([\w: ]|\((-\?)?%[wd]\+\)|%[wd]\+)+$/.test(pattern))
+    throw new SyntaxError(`Lua: the pattern '${pattern}' is not supported here`)
+  return new RegExp(pattern.replaceAll('%w', '[A-Za-z0-9]').replaceAll('%d', '[0-9]'))
+}
+
 const LIBRARY: Globals = {
   tonumber: (value) => toNumber(value),
   tostring: (value) => (typeof value === 'boolean' || value === undefined ? String(value ?? 'nil') : luaText(value)),
@@ -338,6 +345,13 @@ const LIBRARY: Globals = {
         if (pattern !== '%.0f')
           throw new SyntaxError('Lua: string.format with another pattern than %.0f is not supported here')
         return numberOrThrow(value).toFixed(0)
+      },
+    ],
+    [
+      'match',
+      (text, pattern) => {
+        const found = regular(luaText(pattern)).exec(luaText(text))
+        return found?.[1] ?? found?.[0]
       },
     ],
     [

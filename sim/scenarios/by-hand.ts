@@ -31,7 +31,7 @@ const crashBeforeRelease: Scenario = {
 
 const unlockOfAnothers: Scenario = {
   name: 'unlock-of-anothers-lock',
-  title: 'whose lease ran out deletes the lock of the next holder',
+  title: 'a client whose lease ran out deletes the lock of the next holder',
   assumption: 'none',
   without: 'DEL without a look at whose lock it is',
   remedy: 'release compares the owner in one step',
@@ -137,7 +137,7 @@ const partition: Scenario = {
   title: 'a client on the side of a minority of the nodes, another on the side of the majority',
   assumption: 'none',
   without: 'a majority of the nodes that can be reached is enough',
-  remedy: 'a majority of all nodes, whoever can be reached',
+  remedy: 'a majority of all nodes, however few can be reached',
   async play(remedied) {
     const stage = new Stage(quiet({ restart: 'trust' }))
     cut(stage, 0, [1, 2])

@@ -4,7 +4,7 @@ import type { Played, Scenario } from './scenario.ts'
 
 export interface Told {
   readonly text: string
-  /** The same as a section of docs/proof.md. */
+  /** The same as a section of docs/testing/catalogue.md. */
   readonly markdown: string
   /** Damage without the remedy, none with it. */
   readonly asExpected: boolean

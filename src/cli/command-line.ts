@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util'
-import { COMMANDS, type CommandSpec } from './commands.ts'
+import { closest } from '../arguments.ts'
+import { COMMANDS, type CommandSpec } from './command-list.ts'
 import { usage } from './exit-codes.ts'
 
 export interface CommandLine {
@@ -40,16 +41,21 @@ export function parse(command: CommandSpec, args: readonly string[]): CommandLin
       },
     ]),
   )
+  const next = `ringfence ${command.name} --help shows its options`
+  let parsed
   try {
-    const { values, positionals } = parseArgs({ args: [...own], options, allowPositionals: true, strict: true })
-    return {
-      command,
-      names: positionals,
-      argv: split < 0 ? undefined : args.slice(split + 1),
-      options: new Options(values),
-    }
+    parsed = parseArgs({ args: [...own], options, allowPositionals: true, strict: true })
   } catch (error) {
-    throw usage(inOurWords(error, command), `ringfence ${command.name} --help shows its options`)
+    throw usage(inOurWords(error, command), next)
+  }
+  // As in `--label "$NAME"`, where NAME was never set.
+  for (const [name, value] of Object.entries(parsed.values))
+    if (typeof value === 'string' && value.trim() === '') throw usage(`--${name} is empty`, next)
+  return {
+    command,
+    names: parsed.positionals,
+    argv: split < 0 ? undefined : args.slice(split + 1),
+    options: new Options(parsed.values),
   }
 }
 
@@ -66,30 +72,10 @@ function inOurWords(error: unknown, command: CommandSpec): string {
 }
 
 export function unknownCommand(name: string): string {
+  if (name.startsWith('-')) return `expected a command, got the option ${name}: options stand behind the command`
   const near = closest(
     name,
     COMMANDS.map((command) => command.name),
   )
   return `unknown command '${name}'${near === undefined ? '' : `; did you mean ${near}?`}`
-}
-
-function closest(word: string, candidates: readonly string[]): string | undefined {
-  return candidates
-    .map((candidate) => ({ candidate, distance: distance(word, candidate) }))
-    .filter(({ distance }) => distance <= 2)
-    .sort((some, other) => some.distance - other.distance)[0]?.candidate
-}
-
-/** How many letters to add, drop or change. */
-function distance(some: string, other: string): number {
-  let row = Array.from({ length: other.length + 1 }, (_, index) => index)
-  for (let i = 1; i <= some.length; i++) {
-    const next = [i]
-    for (let j = 1; j <= other.length; j++) {
-      const change = row[j - 1]! + (some[i - 1] === other[j - 1] ? 0 : 1)
-      next.push(Math.min(row[j]! + 1, next[j - 1]! + 1, change))
-    }
-    row = next
-  }
-  return row[other.length]!
 }

@@ -6,7 +6,7 @@ export const EXIT = {
   ok: 0,
   /** Of the verbs that answer a question (held, status, release, doctor). Never of `run` and `elect`. */
   no: 1,
-  /** Also what shells, env and timeout exit with; told before anything is locked. */
+  /** Also what shells, env and timeout exit with; found out before anything is locked. */
   notExecutable: 126,
   notFound: 127,
   held: 193,
@@ -21,14 +21,17 @@ export const EXIT = {
 /** For the help, the man page and docs/cli.md, in their order. */
 export const EXIT_TABLE: readonly (readonly [code: string, meaning: string])[] = [
   ['0', 'done; of held, status, release and doctor: yes'],
-  ['1', 'held, status RESOURCE, release, doctor: the answer is no (run and elect never exit so by themselves)'],
-  ['126, 127', 'the command of run or elect can not be executed, or was not found; nothing was locked'],
+  ['1', 'held, status RESOURCE, release, doctor: the answer is no (run and elect never exit with 1 by themselves)'],
+  [
+    '126, 127',
+    'the command of run or elect cannot be executed, or was not found; nothing was run, and nothing stays locked',
+  ],
   ['128 + n', 'the command was ended by signal n, or ringfence was, while it waited'],
   ['193', 'held by someone else, with --no-wait'],
   ['194', 'the --wait was over before the lease was ours'],
-  ['195', 'the lease was lost; the command was stopped before its validity ended'],
+  ['195', 'the lease was lost; the command was stopped, or had ended when that was found out'],
   ['196', 'the engine could not be reached or used'],
-  ['197', 'wrong usage: unknown options, bad values, a config file that can not be read'],
+  ['197', 'wrong usage: unknown options, bad values, a config file that cannot be read'],
   ['198', '--once: skipped, because it runs or has just run elsewhere'],
   ['199', 'ringfence itself failed, or this system lacks something that it needs'],
 ]
@@ -42,6 +45,17 @@ export class Failure extends Error {
     super(message, cause === undefined ? undefined : { cause })
     this.exitCode = exitCode
     this.next = next
+  }
+}
+
+/** What the library says of an option of its own, said of where the value came from. */
+export function inWordsOf<T>(names: Readonly<Record<string, string>>, create: () => T): T {
+  try {
+    return create()
+  } catch (error) {
+    if (!(error instanceof RangeError || error instanceof TypeError)) throw error
+    const [, name = '', rest = ''] = /^([\w[\]]+)(: .*)$/s.exec(error.message) ?? []
+    throw names[name] === undefined ? error : usage(`${names[name]}${rest}`)
   }
 }
 

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { unknownCommand } from './command-line.ts'
-import { COMMANDS, commandNamed, ENGINE_URLS, ENVIRONMENT, type CommandSpec, type OptionSpec } from './commands.ts'
+import { COMMANDS, commandNamed, ENGINE_URLS, ENVIRONMENT, type CommandSpec, type OptionSpec } from './command-list.ts'
 import { EXIT, EXIT_TABLE, usage } from './exit-codes.ts'
 import { wrap } from './table.ts'
 
@@ -53,7 +53,7 @@ function page({ synopsis, summary, text, options, examples }: CommandSpec, width
   return [
     `Usage: ${synopsis.join('\n       ')}`,
     '',
-    `${summary[0]!.toUpperCase()}${summary.slice(1)}.`,
+    `${summary[0]!.toUpperCase()}${summary.slice(1)}${summary.endsWith('?') ? '' : '.'}`,
     ...text.flatMap((paragraph) => ['', ...wrap(paragraph, width)]),
     '',
     'Options:',

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 import { parse, unknownCommand, type CommandLine } from './command-line.ts'
-import { commandNamed } from './commands.ts'
+import { commandNamed } from './command-list.ts'
 import { EXIT, Failure, usage } from './exit-codes.ts'
 import { messageOf, Output } from './output.ts'
 import type { Call } from './session.ts'
@@ -11,17 +11,17 @@ type Verb = (call: Call) => Promise<number>
 
 /** Each loaded when it is called: `run` must not wait for the others. */
 const VERBS: Readonly<Record<string, () => Promise<Verb>>> = {
-  run: async () => (await import('./run.ts')).run,
-  elect: async () => (await import('./elect.ts')).elect,
-  held: async () => (await import('./held.ts')).held,
-  status: async () => (await import('./status.ts')).status,
-  release: async () => (await import('./release.ts')).release,
-  doctor: async () => (await import('./doctor.ts')).doctor,
-  dashboard: async () => (await import('./dashboard.ts')).dashboard,
-  init: async () => (await import('./init.ts')).init,
-  advise: async () => (await import('./advise.ts')).advise,
-  bench: async () => (await import('./bench.ts')).bench,
-  completion: async () => (await import('./completion.ts')).completion,
+  run: async () => (await import('./commands/run.ts')).run,
+  elect: async () => (await import('./commands/elect.ts')).elect,
+  held: async () => (await import('./commands/held.ts')).held,
+  status: async () => (await import('./commands/status.ts')).status,
+  release: async () => (await import('./commands/release.ts')).release,
+  doctor: async () => (await import('./commands/doctor.ts')).doctor,
+  dashboard: async () => (await import('./commands/dashboard.ts')).dashboard,
+  init: async () => (await import('./commands/init.ts')).init,
+  advise: async () => (await import('./commands/advise.ts')).advise,
+  bench: async () => (await import('./commands/bench.ts')).bench,
+  completion: async () => (await import('./commands/completion.ts')).completion,
 }
 
 async function main(args: readonly string[]): Promise<number> {
@@ -37,7 +37,21 @@ async function main(args: readonly string[]): Promise<number> {
   if (line.options.has('help')) return (await import('./help.ts')).help(name, process.stdout)
   if (line.argv !== undefined && !command.synopsis[0]!.includes(' -- '))
     throw usage(`${name}: expected no --`, `ringfence ${name} --help shows its options`)
+  if (line.names.length > 0 && NAMELESS.test(command.synopsis[0]!)) {
+    const engine = takes(line, 'engine') ? '; an engine is given by --engine URL' : ''
+    throw usage(
+      `${name}: expected no names, got '${line.names.join(' ')}'${engine}`,
+      `ringfence ${name} --help shows its options`,
+    )
+  }
   return await call(line, await load())
+}
+
+/** The synopsis of a command that takes options alone. */
+const NAMELESS = /^ringfence \S+( \[options\])?$/
+
+function takes({ command }: CommandLine, option: string): boolean {
+  return command.options.some(({ name }) => name === option)
 }
 
 async function call(line: CommandLine, verb: Verb): Promise<number> {
@@ -45,25 +59,26 @@ async function call(line: CommandLine, verb: Verb): Promise<number> {
   const signals = new Signals()
   // Also of a callback, or of a stream that nobody reads any more: never with exit code 1, which may be the command's.
   process.on('uncaughtException', (error: NodeJS.ErrnoException) => {
-    process.exit(error.code === 'EPIPE' ? signalCode('SIGPIPE') : told(error, output))
+    process.exit(error.code === 'EPIPE' ? signalCode('SIGPIPE') : report(error, output))
   })
   let exitCode: number
   try {
-    exitCode = await verb({ line, output, signals, config: readConfig(line.options) })
+    const config = takes(line, 'config') ? readConfig(line.options, output) : {}
+    exitCode = await verb({ line, output, signals, config })
   } catch (error) {
     // What failed after an interruption failed because of it.
     const { reason } = signals.interrupted as { reason: unknown }
-    exitCode = reason instanceof Interrupted ? reason.exitCode : told(error, output)
+    exitCode = reason instanceof Interrupted ? reason.exitCode : report(error, output)
   }
   if (exitCode === signalCode('SIGINT') && process.stderr.isTTY) {
-    const { inForeground } = await import('./launch.ts')
+    const { inForeground } = await import('./child/launch.ts')
     if (inForeground()) await signals.dieOfInterrupt()
   }
   return exitCode
 }
 
-/** Says what went wrong and what to do next; answers the exit code. */
-function told(error: unknown, output: Output): number {
+/** Says what went wrong and what to do next. Returns the exit code. */
+function report(error: unknown, output: Output): number {
   const { exitCode, next } = classified(error)
   if (output.json) {
     output.object(
@@ -71,12 +86,12 @@ function told(error: unknown, output: Output): number {
       process.stderr,
     )
   } else {
-    output.complain(
-      exitCode === EXIT.failed && error instanceof Error && !(error instanceof Failure)
-        ? (error.stack ?? error.message)
-        : messageOf(error),
-    )
-    if (next !== undefined) process.stderr.write(`  next: ${next}\n`)
+    output.complain(messageOf(error))
+    // A bug of ours: a report needs the place.
+    if (exitCode === EXIT.failed && error instanceof Error && !(error instanceof Failure))
+      for (const frame of error.stack?.split('\n').filter((line) => line.startsWith('    at ')) ?? [])
+        output.complain(frame)
+    if (next !== undefined) output.advise(next)
   }
   return exitCode
 }
@@ -88,6 +103,17 @@ function classified(error: unknown): { exitCode: number; next: string | undefine
   return { exitCode: EXIT.failed, next: undefined }
 }
 
-process.exit(
-  await main(process.argv.slice(2)).catch((error: unknown) => told(error, new Output({ json: false, quiet: false }))),
-)
+/** A result that could not be written, on a full disk, is no success. The stdout of run and elect is the command's. */
+function unwritten(error: NodeJS.ErrnoException): never {
+  if (error.code === 'EPIPE') process.exit(signalCode('SIGPIPE'))
+  process.exit(report(new Failure(EXIT.failed, `stdout can't be written to: ${error.message}`), plain))
+}
+
+const plain = new Output({ json: false, quiet: false })
+const speaks = !['run', 'elect'].includes(process.argv[2] ?? '')
+if (speaks) process.stdout.on('error', unwritten)
+const exitCode = await main(process.argv.slice(2)).catch((error: unknown) => report(error, plain))
+// A failure was reported on stderr.
+if (speaks && (exitCode === EXIT.ok || exitCode === EXIT.no))
+  await new Promise<void>((resolve) => void process.stdout.write('', (error) => (error ? unwritten(error) : resolve())))
+process.exit(exitCode)

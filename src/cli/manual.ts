@@ -1,4 +1,4 @@
-import { CHILD_ENVIRONMENT, COMMANDS, ENGINE_URLS, ENVIRONMENT, type CommandSpec } from './commands.ts'
+import { CHILD_ENVIRONMENT, COMMANDS, ENGINE_URLS, ENVIRONMENT, type CommandSpec } from './command-list.ts'
 import { EXIT_TABLE } from './exit-codes.ts'
 import { flag, packageVersion } from './help.ts'
 

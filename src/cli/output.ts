@@ -2,7 +2,7 @@ import { styleText } from 'node:util'
 
 type Style = Parameters<typeof styleText>[0]
 
-/** Passwords that we have seen; nothing that is printed contains one, whoever worded it. */
+/** Passwords that we have seen; nothing that is printed contains one, also no message of a driver or server. */
 const secrets = new Set<string>()
 
 export function keepSecret(secret: string): void {
@@ -28,6 +28,28 @@ function decoded(text: string): string {
   }
 }
 
+/** What could move the cursor, change colours or turn the reading direction, no matter who put it into an owner or an argument. */
+const UNPRINTABLE = /[\p{Cc}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu
+
+/** Shown as it would stand in a string of JSON: a terminal does not obey it, and a person sees what is there. */
+export function printable(text: string): string {
+  return text.replace(UNPRINTABLE, (character) => {
+    const escaped = JSON.stringify(character).slice(1, -1)
+    return escaped === character ? `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}` : escaped
+  })
+}
+
+/** As it may be printed. */
+export function clean(text: string): string {
+  return printable(withoutSecrets(text))
+}
+
+/** A part of a line with a style, for a terminal. */
+interface Styled {
+  readonly style: Style
+  readonly text: string
+}
+
 /** How a command speaks: to people on a terminal, to files and pipes, or to machines. */
 export class Output {
   readonly json: boolean
@@ -38,9 +60,12 @@ export class Output {
     this.quiet = quiet
   }
 
-  /** A result, on stdout. */
-  line(text: string): void {
-    process.stdout.write(`${withoutSecrets(text)}\n`)
+  /** A result, on stdout, in one line. */
+  line(...parts: readonly (string | Styled)[]): void {
+    const shown = parts.map((part) =>
+      typeof part === 'string' ? clean(part) : this.#styled(part.style, clean(part.text), process.stdout),
+    )
+    process.stdout.write(`${shown.join('')}\n`)
   }
 
   /** A result for machines: one line, on stdout. Tokens are strings: they outgrow JSON's numbers. */
@@ -49,7 +74,8 @@ export class Output {
       if (typeof field === 'bigint') return String(field)
       return typeof field === 'string' ? withoutSecrets(field) : field
     })
-    stream.write(`${text}\n`)
+    // JSON.stringify leaves those be that are not control characters in JSON's eyes; they may stand in strings alone.
+    stream.write(`${printable(text)}\n`)
   }
 
   /** About what happens, on stderr. */
@@ -64,25 +90,19 @@ export class Output {
 
   /** What must be known, on stderr. */
   complain(text: string): void {
-    process.stderr.write(`ringfence: ${withoutSecrets(text)}\n`)
+    process.stderr.write(`ringfence: ${clean(text)}\n`)
+  }
+
+  /** What to do about it. */
+  advise(next: string): void {
+    process.stderr.write(`  next: ${clean(next)}\n`)
   }
 
   /** Colours on a terminal alone, and not for those who don't want them. */
-  styled(style: Style, text: string, stream: NodeJS.WriteStream = process.stdout): string {
+  #styled(style: Style, text: string, stream: NodeJS.WriteStream): string {
     const noColor = (process.env['NO_COLOR'] ?? '') !== '' || process.env['TERM'] === 'dumb'
     return stream.isTTY && !noColor && !this.json ? styleText(style, text, { validateStream: false }) : text
   }
-}
-
-/** '1.5 s', '250 ms', '2 min 5 s', '3 h 20 min'. */
-export function span(ms: number): string {
-  if (ms < 1000) return `${Math.round(ms)} ms`
-  if (ms < 10_000) return `${(ms / 1000).toFixed(1)} s`
-  const seconds = Math.round(ms / 1000)
-  if (seconds < 60) return `${seconds} s`
-  const minutes = Math.floor(seconds / 60)
-  if (minutes < 60) return `${minutes} min ${seconds % 60} s`
-  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`
 }
 
 /** What an error says, with what it says of its causes. */

@@ -1,7 +1,8 @@
 import { createLocks, EngineError, type Engine, type Locks, type LocksOptions } from '../index.ts'
 import type { CommandLine } from './command-line.ts'
-import { connect, type Connection } from './connect.ts'
-import { EXIT, Failure } from './exit-codes.ts'
+import { connect, type Connection } from './engines/connect.ts'
+import { EXIT, Failure, inWordsOf } from './exit-codes.ts'
+import { nextStep } from './next-step.ts'
 import type { Output } from './output.ts'
 import { engineUrl, type Config } from './settings.ts'
 import type { Signals } from './signals.ts'
@@ -26,11 +27,12 @@ export async function withLocks<T>(
 ): Promise<T> {
   const connection = await connect(engineUrl(line.options, config, output))
   try {
-    const locks = createLocks(connection.engine, options(connection.engine))
+    const label = line.options.has('label') ? '--label' : 'label, in the config file'
+    const locks = inWordsOf({ label }, () => createLocks(connection.engine, options(connection.engine)))
     try {
       return await work({ ...connection, locks })
     } catch (error) {
-      throw withTrouble(error, connection)
+      throw named(error, connection)
     } finally {
       await locks.close().catch(() => undefined)
     }
@@ -39,12 +41,21 @@ export async function withLocks<T>(
   }
 }
 
-/** A driver tells the engine that it could not connect, and somebody else why. */
-function withTrouble(error: unknown, { url, trouble }: Connection): unknown {
+/** Which engine failed, why, and what to do. */
+function named(error: unknown, { url }: Connection): unknown {
   if (!(error instanceof EngineError)) return error
-  const why = error.code === 'QUORUM' ? error.message : (trouble() ?? error.message)
-  const next = error.transient
-    ? 'is the server up, and the URL right? `ringfence doctor` looks closer'
-    : '`ringfence doctor` looks closer; --engine URL names another engine'
-  return new Failure(EXIT.engine, `the engine ${url} can't be used: ${why}`, next, error)
+  return new Failure(EXIT.engine, `the engine ${url} can't be used: ${reasonOf(error)}`, nextStep(error), error)
+}
+
+/** Why an engine failed, in one line. */
+export function reasonOf(error: Error): string {
+  // Some drivers add the statement in further lines.
+  const said = error.message.replaceAll(/\s+/g, ' ')
+  // A pool that gave up has the refused connection as its cause alone.
+  const root: NodeJS.ErrnoException = rootOf(error)
+  return root.syscall === undefined || said.includes(root.code ?? root.message) ? said : `${said}: ${root.message}`
+}
+
+function rootOf(error: Error): Error {
+  return error.cause instanceof Error ? rootOf(error.cause) : error
 }

@@ -30,7 +30,7 @@ export function signalCode(signal: NodeJS.Signals): number {
   return 128 + constants.signals[signal]
 }
 
-/** What is sent to us goes to whoever is in charge at the time; until someone is, it ends the wait. */
+/** Signals that we receive go to the part that is in charge at the time; before there is one, they end the wait. */
 export class Signals {
   readonly #waiting = new AbortController()
   #target: ((signal: NodeJS.Signals) => void) | undefined

@@ -1,5 +1,9 @@
+import { printable } from './output.ts'
+
 /** Columns as wide as their widest cell, two spaces apart. */
-export function table(rows: readonly (readonly string[])[]): string[] {
+export function table(cells: readonly (readonly string[])[]): string[] {
+  // Before they are measured: what is escaped later would be wider than its column.
+  const rows = cells.map((row) => row.map(printable))
   const widths = rows[0]?.map((_, column) => Math.max(...rows.map((row) => (row[column] ?? '').length))) ?? []
   return rows.map((row) =>
     row

@@ -4,16 +4,16 @@ import type { Engine } from '../engine.ts'
 import type { Observer } from '../events.ts'
 import { shortestTtlMs } from '../lease.ts'
 import type { Locks } from '../locks.ts'
-import { Handler } from './handler.ts'
-import { serve } from './node.ts'
-import { dashboardSettings, type DashboardOptions } from './options.ts'
+import { Handler } from './server/handler.ts'
+import { serve } from './server/node.ts'
+import { dashboardSettings, type DashboardOptions } from './server/options.ts'
 
-export type { AuditEntry } from './audit.ts'
-export type { DashboardOptions, Role, Verdict } from './options.ts'
+export type { AuditEntry } from './server/audit.ts'
+export type { DashboardOptions, Role, Verdict } from './server/options.ts'
 
 export interface Dashboard extends AsyncDisposable {
   /**
-   * Answers a request to the page or to what is behind it. Without tokens and without an auth hook it must know where the
+   * Handles a request to the page or to what is behind it. Without tokens and without an auth hook it must know where the
    * request comes from, and answers to its own machine alone.
    */
   readonly fetch: (request: Request, from?: { readonly remoteAddress?: string }) => Promise<Response>
@@ -27,7 +27,7 @@ export interface Dashboard extends AsyncDisposable {
   close(): Promise<void>
 }
 
-/** The doctor is asked for leases of this ttl, unless it is told by locks which one they have. */
+/** The doctor judges for leases of this ttl, unless locks are given, which have their own. */
 const USUAL_TTL_MS = 30_000
 
 /** A web page with every lease on an engine, to be mounted in a server of your own. */

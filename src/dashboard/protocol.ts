@@ -11,7 +11,7 @@
  *     POST ./login                 form field `token` -> 303 to ./ with a cookie, or 303 to ./#failed (`:target` shows why)
  *     POST ./logout                303 to ./
  *
- * Whatever is refused is answered with a `Problem`. After a reconnect the server says hello and sends a snapshot again: the
+ * Whatever is refused is answered with a `ProblemDetails`. After a reconnect the server says hello and sends a snapshot again: the
  * page forgets all that it knew at the `leases` with `reset`, so that nothing it missed matters.
  */
 export interface Events {
@@ -45,7 +45,7 @@ export interface LeaseChanges {
   readonly agoMs: number
   readonly reset: boolean
   readonly more: boolean
-  /** New, or something changed that `ends` can't say. */
+  /** New, or something changed that `ends` does not cover. */
   readonly set: readonly LeaseRow[]
   /** Renewed: only the end of the lease has moved. If it is above the row's `ttlMs`, that is the new `ttlMs`. */
   readonly ends: readonly (readonly [resource: string, endsInMs: number | null])[]
@@ -64,7 +64,7 @@ export interface LeaseRow {
   /** The most that was ever left of this lease: the full length of the draining bar. */
   readonly ttlMs: number | null
   readonly heldMs: number
-  /** False: at least so long, since the server first saw it. */
+  /** False: held for at least `heldMs`, counted from when the server first saw the lease. */
   readonly heldExact: boolean
   /** How many wait for it; null where the engine does not know. */
   readonly waiters: number | null
@@ -75,6 +75,10 @@ export interface NodeRow {
   readonly roundTripMs: number | null
   /** How far its clock is ahead of the server's own. */
   readonly clockOffsetMs: number | null
+  /** It answers, but does not vote for this much longer. */
+  readonly sitsOutMs?: number
+  /** That time begins with the next attempt to get a lease. */
+  readonly sitsOutLater?: boolean
   readonly error?: string
 }
 
@@ -132,7 +136,7 @@ export interface ExtendAnswer {
 }
 
 /** As of RFC 9457, as application/problem+json. */
-export interface Problem {
+export interface ProblemDetails {
   readonly type: 'about:blank'
   readonly title: string
   readonly status: number

@@ -12,6 +12,8 @@ import type {
   Release,
   Watch,
 } from '../engine.ts'
+import { findings } from './shared/findings.ts'
+import { Watchers } from './shared/watchers.ts'
 
 interface Holding {
   readonly owner: string
@@ -22,7 +24,7 @@ interface Holding {
 const GUARANTEES: Guarantees = {
   exclusion: 'one process',
   clock: 'own process',
-  token: 'a counter a resource, as old as the engine',
+  token: 'one counter for each resource, as long as the engine exists',
   survives: { serverRestart: 'no', lossOfServers: 0, failover: 'not promised' },
   order: 'first come, first served in one process',
 }
@@ -41,7 +43,7 @@ class MemoryEngine implements Engine {
   readonly #clock: Clock
   readonly #holdings = new Map<string, Holding>()
   readonly #counters = new Map<string, bigint>()
-  readonly #watchers = new Map<string, Set<() => void>>()
+  readonly #watchers = new Watchers()
 
   constructor(clock: Clock) {
     this.#clock = clock
@@ -82,10 +84,7 @@ class MemoryEngine implements Engine {
     for (const resource of lease.resources) {
       if (this.#holding(resource)?.owner !== lease.owner) continue
       this.#holdings.delete(resource)
-      const watchers = this.#watchers.get(resource)
-      if (watchers === undefined) continue
-      awaited += watchers.size
-      for (const freed of watchers) freed()
+      awaited += this.#watchers.wake(resource)
     }
     return { ours, awaited }
   }
@@ -96,19 +95,7 @@ class MemoryEngine implements Engine {
   }
 
   watch(resources: readonly string[], freed: () => void): Watch {
-    for (const resource of resources) {
-      const watchers = this.#watchers.get(resource)
-      if (watchers === undefined) this.#watchers.set(resource, new Set([freed]))
-      else watchers.add(freed)
-    }
-    const close = (): void => {
-      for (const resource of resources) {
-        const watchers = this.#watchers.get(resource)
-        watchers?.delete(freed)
-        if (watchers?.size === 0) this.#watchers.delete(resource)
-      }
-    }
-    return { armed: Promise.resolve(true), close }
+    return { armed: Promise.resolve(true), close: this.#watchers.add(resources, freed) }
   }
 
   async *inspect(resource?: string): AsyncIterable<LeaseInfo> {
@@ -123,13 +110,12 @@ class MemoryEngine implements Engine {
 
   async check(): Promise<readonly Finding[]> {
     return [
-      {
-        id: 'memory/one-process',
-        severity: 'note',
-        found: 'leases live in this process alone',
-        meaning: 'other processes are not excluded, and tokens start again at 1 when this one restarts',
-        remedy: 'use an engine with a server as soon as a second process does the same work',
-      },
+      findings('memory').note(
+        'one-process',
+        'The leases exist in this process only.',
+        'Other processes are not excluded, and tokens start again at 1 when this one restarts.',
+        'Use another engine as soon as a second process does the same work.',
+      ),
     ]
   }
 

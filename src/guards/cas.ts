@@ -1,34 +1,33 @@
 import { sleep } from '../clock.ts'
 import { shown } from '../duration.ts'
+import { hasMethods } from '../engines/shared/shape.ts'
 import { GuardError } from '../errors.ts'
-import { systemRandom } from '../random.ts'
 import {
   fencedOrThrow,
   givingWay,
   passes,
-  Post,
+  GuardContext,
   type Fence,
   type Fenced,
   type Guard,
   type GuardOptions,
 } from './guard.ts'
-import { hasMethods } from './rows.ts'
 
 /** Any store that can write a value on the condition that it is still the version that was read. */
 export interface CasStore<Value> {
-  /** What is there now, or undefined. It must be the newest, not a copy that lags behind. */
+  /** Returns what is there now, or undefined. It must be the newest version, not a copy that lags behind. */
   read(key: string): Promise<Versioned<Value> | undefined>
   /**
    * Writes value and fence together if `version` is still the current one, or, where it is undefined, if there is nothing.
-   * False if it is not so. Rejects when that could not be found out.
+   * Returns false if it is not. Rejects when that could not be found out.
    */
   write(key: string, next: FencedValue<Value>, version: string | undefined): Promise<boolean>
 }
 
 export interface FencedValue<Value> {
-  /** Undefined when somebody has entered, and nothing was written yet. */
+  /** Undefined when a holder has entered and nothing has been written yet. */
   readonly value: Value | undefined
-  /** To be kept beside the value, as it is: a text without line breaks. Undefined on what was written without a guard. */
+  /** Keep it unchanged beside the value: a text without line breaks. Undefined on values that were written without a guard. */
   readonly fence: string | undefined
 }
 
@@ -38,18 +37,19 @@ export interface Versioned<Value> extends FencedValue<Value> {
 }
 
 export interface CasGuardOptions extends GuardOptions {
-  /** Under which key the value of a resource is. Default: the resource itself. */
+  /** Returns the key of the value of a resource. Default: the resource itself. */
   key?: (resource: string) => string
 }
 
 /**
- * The fence is kept with the value, and both are written on the condition that neither has changed. Every resource is by
- * itself: a lease on several of them raises one after the other.
+ * The fence is kept with the value, and both are written on the condition that neither has changed. Resources are independent
+ * of one another: a lease on several of them raises one fence after the other.
  */
 export interface CasGuard<Value> extends Guard {
   /**
-   * Replaces the value of one of the lease's resources by what `transform` makes of it, and gives that. It is called again
-   * if somebody else has written in between, so it must do nothing else.
+   * Replaces the value of one of the lease's resources by what `transform` returns for it, and returns that. `transform` is
+   * called again if another process has written in between, so it must have no side effects. Where the transport repeats a
+   * request whose answer was lost, the value is still written only once.
    */
   write(
     lease: Fenced,
@@ -58,22 +58,22 @@ export interface CasGuard<Value> extends Guard {
   ): Promise<Value>
 }
 
-/** A guard for any store with compare-and-set; `objectStore` makes one of object storage. */
+/** A guard for any store with compare-and-set; `objectStore` makes such a store of object storage. */
 export function casGuard<Value>(store: CasStore<Value>, options: CasGuardOptions = {}): CasGuard<Value> {
   return new CasStoreGuard(store, options)
 }
 
-/** Each time somebody else has succeeded, so this many in a row are a store that is written without pause. */
+/** Each failure means that another write has succeeded: this many in a row mean that the store is written without pause. */
 const MOST_TRIES = 100
 const LONGEST_PAUSE_MS = 20
 
 class CasStoreGuard<Value> implements CasGuard<Value> {
   readonly #store: CasStore<Value>
-  readonly #post: Post
+  readonly #context: GuardContext
   readonly #keyOf: (resource: string) => string
 
   constructor(store: CasStore<Value>, options: CasGuardOptions) {
-    this.#post = new Post('cas', options, ['key'])
+    this.#context = new GuardContext('cas', options, ['key'])
     if (!hasMethods(store, 'read', 'write')) {
       throw new TypeError(`store: expected an object with read and write, got ${shown(store)}`)
     }
@@ -84,7 +84,7 @@ class CasStoreGuard<Value> implements CasGuard<Value> {
   }
 
   get rejections(): number {
-    return this.#post.rejections
+    return this.#context.rejections
   }
 
   async enter(lease: Fenced): Promise<void> {
@@ -125,15 +125,20 @@ class CasStoreGuard<Value> implements CasGuard<Value> {
   ): Promise<Next> {
     const { resources } = lease
     const key = this.#keyOf(resource)
+    let last: { readonly id: string; readonly value: Next } | undefined
     for (let tries = 0; tries < MOST_TRIES; tries++) {
-      const stored = await this.#post.answered(resources, this.#store.read(key))
-      const seen = stored?.fence === undefined ? undefined : parsed(stored.fence, resource)
-      if (!passes(lease, seen, from)) throw this.#post.refusal(lease, resource, seen!)
+      const stored = await this.#context.answered(resources, this.#store.read(key))
+      const { seen, writes } = stored?.fence === undefined ? UNFENCED : parsed(stored.fence, resource)
+      // The store refused it because it was already done: something below us has sent the request twice.
+      if (last !== undefined && writes.includes(last.id)) return last.value
+      if (!passes(lease, seen, from)) throw this.#context.refusal(lease, resource, seen!)
       const value = await next(stored?.value, seen)
       if (value === UNCHANGED) return undefined as Next
-      const writing = this.#store.write(key, { value, fence: fenceText(lease) }, stored?.version)
-      if (await this.#post.answered(resources, writing)) return value
-      await sleep(this.#post.clock, LONGEST_PAUSE_MS * systemRandom.fraction())
+      last = { id: this.#context.random.id().slice(0, WRITE_ID_LENGTH), value }
+      const fence = fenceText(lease, [last.id, ...writes])
+      if (await this.#context.answered(resources, this.#store.write(key, { value, fence }, stored?.version)))
+        return value
+      await sleep(this.#context.clock, LONGEST_PAUSE_MS * this.#context.random.fraction())
     }
     throw new GuardError(`'${resource}' was written by others ${MOST_TRIES} times in a row`, resources)
   }
@@ -141,15 +146,30 @@ class CasStoreGuard<Value> implements CasGuard<Value> {
 
 const UNCHANGED = Symbol('unchanged')
 
-function fenceText({ token, engine }: Fenced): string {
-  // Where the fence becomes a header, it must be plain ASCII without spaces at its ends.
-  return `${token} ${encodeURIComponent(engine)}`
+interface StoredFence {
+  readonly seen: Fence | undefined
+  /** The ids of the writes that led to this value, the newest first. */
+  readonly writes: readonly string[]
 }
 
-/** Something else in the place of a fence must not let everybody pass. */
-function parsed(text: string, resource: string): Fence {
-  const [, token, engine] = /^(\d+) (\S+)$/.exec(text) ?? []
-  if (token !== undefined && engine !== undefined) return { token: BigInt(token), engine: decodeURIComponent(engine) }
+const UNFENCED: StoredFence = { seen: undefined, writes: [] }
+
+const WRITE_ID_LENGTH = 16
+/** Other processes may write between our write and our next read. This many writes of theirs do not hide ours. */
+const MOST_WRITES = 8
+
+function fenceText({ token, engine }: Fenced, writes: readonly string[]): string {
+  // Where the fence becomes a header, it must be plain ASCII without spaces at its ends.
+  return `${token} ${encodeURIComponent(engine)} ${writes.slice(0, MOST_WRITES).join('.')}`
+}
+
+/** Other text in the place of a fence must not let everybody pass. */
+function parsed(text: string, resource: string): StoredFence {
+  const [, token, engine, writes] = /^(\d+) (\S+)(?: ([\w.]+))?$/.exec(text) ?? []
+  if (token !== undefined && engine !== undefined) {
+    const seen = { token: BigInt(token), engine: decodeURIComponent(engine) }
+    return { seen, writes: writes?.split('.') ?? [] }
+  }
   throw new GuardError(`what the store has for '${resource}' is not a fence: ${shown(text)}`, [resource], {
     transient: false,
   })

@@ -1,14 +1,16 @@
 import { optionsOrThrow } from '../arguments.ts'
 import { shown } from '../duration.ts'
-import { givingWay, passes, type Fenced, type Post } from './guard.ts'
-import { fenceOf, rowCount, rowsOf } from './rows.ts'
+import { rowsIn } from '../engines/shared/sql/client.ts'
+import { GuardError } from '../errors.ts'
+import { givingWay, passes, type Fenced, type GuardContext } from './guard.ts'
+import { fenceOf, rowCount } from './rows.ts'
 
 export interface ColumnOptions {
   /** How many parameters of yours come before the fence's, where parameters have numbers (PostgreSQL). Default 0. */
   after?: number
-  /** Default `fence_token`: a bigint, null until the first write. */
+  /** Default `fence_token`: a bigint, null or 0 until the first write. */
   token?: string
-  /** Default `fence_engine`: text, null until the first write. */
+  /** Default `fence_engine`: text, null or empty until the first write. */
   engine?: string
   /** An engine whose tokens give way to the lease's: what `adopt` does, for this statement. */
   from?: string
@@ -21,42 +23,47 @@ export interface ColumnOptions {
  *     const fence = guard.column(lease, { after: 2 })
  *     const result = await pool.query(
  *       `UPDATE item SET quantity = $1, ${fence.set} WHERE id = $2 AND ${fence.where}`, [5, 42, ...fence.params])
- *     await fence.check(result, () => pool.query(`SELECT ${fence.select} FROM item WHERE id = $1`, [42]))
+ *     await fence.check(result, () => pool.query(`SELECT ${fence.select} FROM item WHERE id = $1 FOR UPDATE`, [42]))
  */
 export interface ColumnFence {
   /** For SET: raises the fence. */
   readonly set: string
   /** For WHERE: true unless the row has seen a newer token, or one of another engine. */
   readonly where: string
-  /** What `set` and `where` refer to, where parameters have numbers. */
+  /** The parameters of `set` and `where`, where parameters have numbers. */
   readonly params: readonly string[]
-  /** The same where they are told by their place (`?`): first those of `set`, … */
+  /** The same where parameters are identified by position (`?`): first those of `set`, … */
   readonly setParams: readonly string[]
-  /** … then, after your own between them, those of `where`. */
+  /** … then, after your own parameters in between, those of `where`. */
   readonly whereParams: readonly string[]
   /** For SELECT: the fence of a row, as `check` reads it. */
   readonly select: string
   /**
-   * Reads the row count, and gives it. If nothing was written, `look` selects the fence of the same row: one that does not
-   * let the lease pass rejects; no row, or one that your own conditions left out, gives 0.
+   * Returns the number of rows that were written. If it is 0, `look` selects the fence of the same row: if that does not let the
+   * lease pass, this rejects; if there is no row, or your own conditions left it out, this returns 0.
    */
   check(result: unknown, look: () => Promise<unknown>): Promise<number>
 }
 
-/** How a database writes what the predicate is made of. */
+/** How a database writes the parts of the predicate. */
 export interface ColumnSyntax {
   readonly quote: (name: string) => string
   /** The nth parameter of a statement, counted from 1. */
   readonly placeholder: (n: number) => string
   /** A token given as text, as a number of 64 bits. */
   readonly tokenOf: (placeholder: string) => string
-  /** A number of 64 bits as text: no driver must round it. */
+  /** A number of 64 bits as text, so that no driver rounds it. */
   readonly textOf: (column: string) => string
-  /** Byte for byte, whatever the column's collation. */
+  /** Byte for byte, regardless of the column's collation. */
   readonly isSame: (column: string, placeholder: string) => string
 }
 
-export function columnFence(lease: Fenced, options: ColumnOptions, syntax: ColumnSyntax, post: Post): ColumnFence {
+export function columnFence(
+  lease: Fenced,
+  options: ColumnOptions,
+  syntax: ColumnSyntax,
+  context: GuardContext,
+): ColumnFence {
   optionsOrThrow(options, ['after', 'token', 'engine', 'from'])
   const { after = 0 } = options
   const from = options.from === undefined ? undefined : givingWay(options.from, lease)
@@ -76,7 +83,7 @@ export function columnFence(lease: Fenced, options: ColumnOptions, syntax: Colum
   const givesWay = from === undefined ? '' : ` OR ${syntax.isSame(engine, fromParam)}`
   return {
     set: `${token} = ${syntax.tokenOf(tokenParam)}, ${engine} = ${engineParam}`,
-    where: `(${token} IS NULL OR (${newer})${givesWay})`,
+    where: `(${token} IS NULL OR (${token} = 0 AND coalesce(${engine}, '') = '') OR (${newer})${givesWay})`,
     params: [...given, ...adopted],
     setParams: given,
     whereParams: [...given, ...adopted],
@@ -85,13 +92,27 @@ export function columnFence(lease: Fenced, options: ColumnOptions, syntax: Colum
       const count = rowCount(result)
       if (count > 0) return count
       if (typeof look !== 'function') throw new TypeError(`look: expected a function, got ${shown(look)}`)
-      const [row] = rowsOf(await look())
+      const [row] = rowsIn(await look()) ?? []
       if (row === undefined || row['token'] === null) return 0
-      const seen = fenceOf(row)
+      const seen = fenceOf({ token: row['token'], engine: row['engine'] ?? '' })
+      if (seen.engine === '') {
+        if (seen.token === 0n) return 0
+        throw unknownEngine(lease, seen.token)
+      }
       if (passes(lease, seen, from)) return 0
-      throw post.refusal(lease, lease.resources[0]!, seen)
+      throw context.refusal(lease, lease.resources[0]!, seen)
     },
   }
+}
+
+/** Without an engine, a number cannot be compared with ours. */
+function unknownEngine({ resources, engine }: Fenced, token: bigint): GuardError {
+  return new GuardError(
+    `the row has the token ${token} without an engine, so it cannot be compared with one of '${engine}': set its engine ` +
+      'column to the identity of the engine that granted it, or both columns to what they were before the first write',
+    resources,
+    { transient: false },
+  )
 }
 
 function columnName(name: unknown, option: string): string {

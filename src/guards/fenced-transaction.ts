@@ -1,24 +1,26 @@
 import type { GuardError } from '../errors.ts'
-import type { Fenced, Post } from './guard.ts'
+import type { Fenced, GuardContext } from './guard.ts'
 
 export interface TransactionSteps<Transaction, T> {
   /** Before the transaction. */
   prepare?(): Promise<void>
-  /** Opens a transaction, runs what is inside, and commits it, or rolls it back when that rejects. */
+  /** Opens a transaction and runs `inside` in it. Commits when that resolves, and otherwise rolls back. */
   open(inside: (transaction: Transaction) => Promise<T>): Promise<T>
-  /** Checks the fences, raises them, and keeps them until the transaction ends. */
+  /** Checks the fences, raises them, and keeps them locked until the transaction ends. */
   raise(transaction: Transaction): Promise<void>
   work(transaction: Transaction): T | Promise<T>
-  /** Whether the fences may be raised by another transaction after this error, and what has to be done before. */
+  /** Returns whether another transaction may raise the fences after this error, and does what that needs. */
   mayTryAgain(error: unknown): Promise<boolean>
+  /** What the caller gets of an error before the work. Default: a `GuardError`. */
+  failure?(error: unknown): unknown
 }
 
 /**
- * The fences first, and again if they are in conflict with another transaction; then the work, once. The work takes as long
- * as it takes: the time-out is for what comes before it, and again for what comes after.
+ * Raises the fences, again if they conflict with another transaction; then runs the work once. The work has no time limit: the
+ * request timeout applies to everything before it, and again to everything after it.
  */
 export function fencedTransaction<Transaction, T>(
-  post: Post,
+  context: GuardContext,
   { resources }: Fenced,
   steps: TransactionSteps<Transaction, T>,
 ): Promise<T> {
@@ -28,24 +30,24 @@ export function fencedTransaction<Transaction, T>(
     let giveUp: (error: GuardError) => void
     const givenUp = new Promise<never>((_resolve, reject) => (giveUp = reject))
     givenUp.catch(reject)
-    let deadline = post.deadline(resources, (error) => {
+    let deadline = context.deadline(resources, (error) => {
       over = true
       giveUp(error)
     })
 
     const inside = async (transaction: Transaction): Promise<T> => {
-      // The connection came too late: the caller has been told that nothing was done.
+      // The connection came too late: the caller already has the error that nothing was done.
       if (over) return givenUp
       await Promise.race([steps.raise(transaction), givenUp])
       entered = true
       deadline.cancel()
       try {
         const result = await steps.work(transaction)
-        deadline = post.deadline(resources, reject)
+        deadline = context.deadline(resources, reject)
         return result
       } catch (error) {
-        // The caller hears of it even if the store never answers to the rollback.
-        deadline = post.deadline(resources, () => reject(error))
+        // The caller gets the error even if the store never answers to the rollback.
+        deadline = context.deadline(resources, () => reject(error))
         throw error
       }
     }
@@ -56,7 +58,12 @@ export function fencedTransaction<Transaction, T>(
           await steps.prepare?.()
           return await steps.open(inside)
         } catch (error) {
-          if (entered || over || !(await steps.mayTryAgain(error))) throw error
+          if (entered || over) throw error
+          const failure = (cause: unknown): unknown => steps.failure?.(cause) ?? context.failure(resources, cause)
+          const again = await steps.mayTryAgain(error).catch((cause: unknown) => {
+            throw failure(cause)
+          })
+          if (!again) throw failure(error)
         }
       }
     }

@@ -4,14 +4,14 @@ import { basename, dirname, join, resolve } from 'node:path'
 import { sleep } from '../clock.ts'
 import { shown } from '../duration.ts'
 import { openDatabase, type Database } from '../engines/file/database.ts'
-import { explained, isBusy } from '../engines/file/failures.ts'
+import { fileError, isBusy } from '../engines/file/errors.ts'
 import { GuardError } from '../errors.ts'
-import { systemRandom } from '../random.ts'
+import type { Random } from '../random.ts'
 import {
   fencedOrThrow,
   givingWay,
   passes,
-  Post,
+  GuardContext,
   type Fence,
   type Fenced,
   type Guard,
@@ -22,8 +22,8 @@ import { fenceOf } from './rows.ts'
 /** For the processes of one machine, and a file system of that machine. */
 export interface FileGuard extends Guard, AsyncDisposable {
   /**
-   * Writes the data to a new file beside `path`, and puts that in its place while the fence is held: whoever reads the path
-   * finds the old file or the new one, whole. A stale holder's data never gets there.
+   * Writes the data to a new file beside `path`, and renames it to `path` while the fence is locked: a reader of the path
+   * finds either the whole old file or the whole new one. A stale holder's data never gets there.
    */
   replace(lease: Fenced, path: string, data: string | Uint8Array): Promise<void>
   /** Closes the database. */
@@ -40,16 +40,16 @@ export function fileGuard(database: string, options: GuardOptions = {}): FileGua
 const TABLE = `CREATE TABLE IF NOT EXISTS fence (
   resource TEXT PRIMARY KEY, engine TEXT NOT NULL, token TEXT NOT NULL
 ) STRICT, WITHOUT ROWID`
-/** A transaction takes well under this; the jitter keeps those who wait apart. */
+/** A transaction takes much less time than this; the jitter keeps waiting processes apart. */
 const LONGEST_PAUSE_MS = 4
 
 class FileStoreGuard implements FileGuard {
   readonly #path: string
-  readonly #post: Post
+  readonly #context: GuardContext
   #database: Promise<Database> | undefined
 
   constructor(path: string, options: GuardOptions) {
-    this.#post = new Post('file', options)
+    this.#context = new GuardContext('file', options)
     if (typeof path !== 'string' || path === '') {
       throw new TypeError(`database: expected the path of a file, got ${shown(path)}`)
     }
@@ -57,7 +57,7 @@ class FileStoreGuard implements FileGuard {
   }
 
   get rejections(): number {
-    return this.#post.rejections
+    return this.#context.rejections
   }
 
   async enter(lease: Fenced): Promise<void> {
@@ -76,11 +76,11 @@ class FileStoreGuard implements FileGuard {
       throw new TypeError(`data: expected a string or bytes, got ${shown(data)}`)
     }
     const target = await finalPath(path)
-    const draft = join(dirname(target), `.${basename(target).slice(0, 100)}.${systemRandom.id()}.draft`)
+    const draft = join(dirname(target), `.${basename(target).slice(0, 100)}.${this.#context.random.id()}.draft`)
     try {
       await writeDraft(draft, target, data)
-      // First for good, by itself: if we died after the renaming and before a commit that raises the fence, our file
-      // would be there and the fence not, and an older holder could replace it.
+      // First the fence alone, committed: if we died after the renaming and before a commit that raises the fence, our file
+      // would be there without its fence, and an older holder could replace it.
       await this.#raise(fenced)
       // Then again, with the database locked: nobody can enter between the look at the fence and the renaming.
       await this.#locked(fenced, (database) => {
@@ -96,7 +96,7 @@ class FileStoreGuard implements FileGuard {
   async close(): Promise<void> {
     const opened = this.#database
     this.#database = undefined
-    // One that could not be opened need not be closed.
+    // A database that could not be opened need not be closed.
     const database = await opened?.catch(() => undefined)
     database?.close()
   }
@@ -121,7 +121,7 @@ class FileStoreGuard implements FileGuard {
     return lease.resources.map((resource) => {
       const row = look.get(resource)
       const seen = row === undefined ? undefined : fenceOf(row)
-      if (!passes(lease, seen, from)) throw this.#post.refusal(lease, resource, seen!)
+      if (!passes(lease, seen, from)) throw this.#context.refusal(lease, resource, seen!)
       return seen
     })
   }
@@ -130,7 +130,7 @@ class FileStoreGuard implements FileGuard {
   async #locked(lease: Fenced, work: (database: Database) => void): Promise<void> {
     const { resources } = lease
     let late: GuardError | undefined
-    const deadline = this.#post.deadline(resources, (error) => (late = error))
+    const deadline = this.#context.deadline(resources, (error) => (late = error))
     try {
       for (;;) {
         try {
@@ -140,7 +140,7 @@ class FileStoreGuard implements FileGuard {
           if (!isBusy(error)) throw fromDatabase(error, this.#path, resources)
           if (late !== undefined) throw new GuardError(late.message, resources, { cause: error })
         }
-        await sleep(this.#post.clock, LONGEST_PAUSE_MS * systemRandom.fraction())
+        await sleep(this.#context.clock, LONGEST_PAUSE_MS * this.#context.random.fraction())
       }
     } finally {
       deadline.cancel()
@@ -148,7 +148,7 @@ class FileStoreGuard implements FileGuard {
   }
 
   async #open(resources: readonly string[]): Promise<Database> {
-    this.#database ??= openWithTable(this.#path)
+    this.#database ??= openWithTable(this.#path, this.#context.random)
     try {
       const database = await this.#database
       if (database.place() === 'here') return database
@@ -158,13 +158,13 @@ class FileStoreGuard implements FileGuard {
       throw error
     }
     this.#database = undefined
-    // Others may have made a new one, with lower fences in it. Not to be passed over in silence.
+    // Another process may have created a new one, with lower fences in it. That must not go unnoticed.
     throw new GuardError(`${this.#path} was removed or replaced, and with it the fences that it had`, resources)
   }
 }
 
-async function openWithTable(path: string): Promise<Database> {
-  const database = await openDatabase(path, { create: true })
+async function openWithTable(path: string, random: Random): Promise<Database> {
+  const database = await openDatabase(path, { create: true, random })
   if (database === undefined) throw new Error(`${path} was not made`)
   try {
     database.statement(TABLE).run()
@@ -179,13 +179,13 @@ function isAt({ token, engine }: Fenced, seen: Fence | undefined): boolean {
   return seen?.engine === engine && seen.token === token
 }
 
-/** SQLite's errors in words; the guard's own, and those of the file system, as they are. */
+/** Explains SQLite's errors. The guard's own and those of the file system stay as they are. */
 function fromDatabase(error: unknown, path: string, resources: readonly string[]): unknown {
   const isOfSqlite = error instanceof Error && (Reflect.has(error, 'errcode') || Reflect.has(error, 'rawCode'))
-  return isOfSqlite ? explained(error, path, resources) : error
+  return isOfSqlite ? fileError(error, path, resources) : error
 }
 
-/** A link stays a link: what it leads to is replaced. */
+/** A symbolic link stays one: the file that it points to is replaced. */
 async function finalPath(path: string): Promise<string> {
   try {
     return await realpath(path)

@@ -2,11 +2,13 @@ import { optionsOrThrow } from '../arguments.ts'
 import { systemClock, type Clock } from '../clock.ts'
 import { Deadlines, type Deadline } from '../deadlines.ts'
 import { durationMs, shown, type Duration } from '../duration.ts'
-import { ForeignTokenError, GuardError, StaleTokenError } from '../errors.ts'
+import { inTime } from '../engines/shared/in-time.ts'
+import { ForeignTokenError, GuardError, messageOf, RingfenceError, StaleTokenError } from '../errors.ts'
 import { tell } from '../events.ts'
 import { resourceNames } from '../options.ts'
+import { systemRandom, type Random } from '../random.ts'
 
-/** What a guard looks at. A lease is one, and so is what a header or a message has carried over from the holder. */
+/** What a guard checks: a lease, or what a header or a message has carried over from its holder. */
 export interface Fenced {
   readonly resources: readonly string[]
   readonly token: bigint
@@ -14,7 +16,7 @@ export interface Fenced {
   readonly engine: string
 }
 
-/** What a store remembers of a resource: the highest token it has seen, and whose. */
+/** What a store remembers of a resource: the highest token that it has seen, and the engine that granted it. */
 export interface Fence {
   readonly token: bigint
   readonly engine: string
@@ -36,7 +38,7 @@ export interface Guard {
    * Nothing says how the numbers of the two compare, so nobody may still hold a lease of the old one.
    */
   adopt(lease: Fenced, from: string): Promise<void>
-  /** How many calls were refused for their token, stale or foreign, by this object. */
+  /** How many calls this object has refused for their token, stale or foreign. */
   readonly rejections: number
 }
 
@@ -54,32 +56,41 @@ export interface GuardEvent {
 }
 
 export interface GuardOptions {
-  /** Is told of every rejection. */
+  /** Called with every rejection. */
   observe?: (event: GuardEvent) => void
-  /** How long the store may take to answer one request of the guard's own. Default 10 s. */
-  timeout?: Duration
+  /** How long the store may take to answer one request of the guard itself. Default 10 s. */
+  requestTimeout?: Duration
   clock?: Clock
+  random?: Random
 }
 
-const GUARD_OPTIONS = ['observe', 'timeout', 'clock']
+const GUARD_OPTIONS = ['observe', 'requestTimeout', 'clock', 'random']
 
-/** Every store keeps it: a signed integer of 64 bits. */
+/** The largest token that every store can keep: a signed integer of 64 bits. */
 export const MAX_TOKEN = 2n ** 63n - 1n
 const DEFAULT_TIMEOUT_MS = 10_000
-/** Fits every store's column, whatever the characters. */
+/** Fits every store's column, even if each character takes four bytes. */
 const MAX_ENGINE_LENGTH = 255
 
-/** A copy that can be relied on: resources sorted, so that two leases meet at theirs in the same order, and unique. */
+/** Returns a checked copy, whose resources are unique and sorted, so that two leases lock theirs in the same order. */
 export function fencedOrThrow(lease: Fenced): Fenced {
-  if (typeof lease !== 'object' || lease === null) throw new TypeError(`lease: expected a lease, got ${shown(lease)}`)
+  if (typeof lease !== 'object' || lease === null) {
+    throw new TypeError(`lease: expected a lease, the first argument, got ${shown(lease)}`)
+  }
   const { token, engine } = lease
   const resources = resourceNames(lease.resources)
-  if (typeof token !== 'bigint') throw new TypeError(`token: expected a bigint, got ${shown(token)}`)
+  if (typeof token !== 'bigint') throw notBigint(token)
   if (token < 0n || token > MAX_TOKEN) {
     throw new RangeError(`token: expected a number from 0 to ${MAX_TOKEN}, got ${token}`)
   }
   engineOrThrow(engine, 'engine')
   return { resources, token, engine }
+}
+
+function notBigint(token: unknown): TypeError {
+  // JSON has no bigint: there a lease has its token as text.
+  const next = typeof token === 'string' && /^\d+$/.test(token) ? '; convert a token that is text by BigInt(text)' : ''
+  return new TypeError(`token: expected a bigint, got ${shown(token)}${next}`)
 }
 
 /** An engine never gives way to itself: adopting must not lower a fence of its own. */
@@ -96,36 +107,38 @@ export function isEngine(engine: unknown): engine is string {
   return typeof engine === 'string' && engine !== '' && engine.length <= MAX_ENGINE_LENGTH && !AMBIGUOUS.test(engine)
 }
 
-/** Half a character becomes another one in UTF-8, and a NUL can't be in PostgreSQL's text. */
+/** Half of a surrogate pair becomes another character in UTF-8, and PostgreSQL's text cannot contain a NUL. */
 // eslint-disable-next-line no-control-regex -- a control character is what it looks for
 const AMBIGUOUS = /\p{Surrogate}|\0/u
 
-/** Does what the store has let this lease pass? `from` is an engine whose tokens give way to it. */
+/** Returns whether the fence in the store lets this lease pass. `from` is an engine whose tokens give way to the lease's. */
 export function passes(lease: Fenced, seen: Fence | undefined, from?: string): boolean {
   if (seen === undefined) return true
   if (seen.engine === lease.engine) return seen.token <= lease.token
   return seen.engine === from
 }
 
-/** What all guards share: refusing, counting and telling it, and giving up on a store that does not answer. */
-export class Post {
+/** What all guards have in common: they refuse, count and report rejections, and give up on a store that does not answer. */
+export class GuardContext {
   readonly name: string
   readonly timeoutMs: number
   readonly clock: Clock
-  readonly deadlines: Deadlines
+  readonly random: Random
+  readonly #deadlines: Deadlines
   readonly #observe: ((event: GuardEvent) => void) | undefined
   #rejections = 0
 
   constructor(name: string, options: GuardOptions, names: readonly string[] = []) {
     optionsOrThrow(options, [...GUARD_OPTIONS, ...names])
-    const { observe, timeout = DEFAULT_TIMEOUT_MS, clock = systemClock } = options
+    const { observe, requestTimeout = DEFAULT_TIMEOUT_MS, clock = systemClock, random = systemRandom } = options
     if (observe !== undefined && typeof observe !== 'function') {
       throw new TypeError(`observe: expected a function, got ${shown(observe)}`)
     }
     this.name = name
-    this.timeoutMs = durationMs(timeout, 'timeout', { minMs: 1 })
+    this.timeoutMs = durationMs(requestTimeout, 'requestTimeout', { minMs: 1 })
     this.clock = clock
-    this.deadlines = new Deadlines(clock)
+    this.random = random
+    this.#deadlines = new Deadlines(clock)
     this.#observe = observe
   }
 
@@ -133,7 +146,7 @@ export class Post {
     return this.#rejections
   }
 
-  /** The error to throw: the token does not pass what the store has. */
+  /** Returns the error to throw when the fence in the store does not let the lease pass. */
   refusal(lease: Fenced, resource: string, seen: Fence): StaleTokenError | ForeignTokenError {
     const { token, engine } = lease
     this.#rejections++
@@ -146,16 +159,34 @@ export class Post {
       : new ForeignTokenError([resource], token, engine, seen.engine)
   }
 
-  /** What the store answers, or `GuardError` when it takes too long: what was sent may still take effect. */
-  answered<T>(resources: readonly string[], answer: Promise<T>): Promise<T> {
-    return new Promise((resolve, reject) => {
-      const deadline = this.deadline(resources, reject)
-      answer.finally(() => deadline.cancel()).then(resolve, reject)
-    })
+  /**
+   * Returns the store's answer. Rejects with `GuardError` when it takes too long: the request may still take effect. `trouble`
+   * says what is wrong with the connection.
+   */
+  answered<T>(resources: readonly string[], answer: Promise<T>, trouble?: () => string | undefined): Promise<T> {
+    return inTime(answer, this.#deadlines, this.timeoutMs, { silence: () => this.#noAnswer(resources, trouble?.()) })
+  }
+
+  /** The failure of a driver as a `GuardError`; errors of this package and of wrong arguments stay as they are. */
+  failure(resources: readonly string[], cause: unknown, isPermanent = false): unknown {
+    if (cause instanceof RingfenceError || cause instanceof TypeError || cause instanceof RangeError) return cause
+    const message = `the ${this.name} guard failed: ${reasonOf(cause)}`
+    return new GuardError(message, resources, { cause, transient: !isPermanent })
   }
 
   deadline(resources: readonly string[], expired: (error: GuardError) => void): Deadline {
-    const what = `the ${this.name} guard had no answer within ${this.timeoutMs} ms; whether it took effect is unknown`
-    return this.deadlines.start(this.timeoutMs, () => expired(new GuardError(what, resources)))
+    return this.#deadlines.start(this.timeoutMs, () => expired(this.#noAnswer(resources)))
   }
+
+  #noAnswer(resources: readonly string[], trouble?: string): GuardError {
+    const why = trouble === undefined ? '' : ` (${trouble})`
+    const what = `the ${this.name} guard had no answer within ${this.timeoutMs} ms${why}; whether it took effect is unknown`
+    return new GuardError(what, resources)
+  }
+}
+
+/** An error for several addresses has no message of its own. */
+function reasonOf(cause: unknown): string {
+  if (!(cause instanceof AggregateError) || cause.message !== '') return messageOf(cause)
+  return cause.errors.map(messageOf).join('; ')
 }

@@ -1,7 +1,15 @@
+import {
+  fromHex,
+  markTransaction,
+  queryWithin,
+  recogniseTransactional,
+  type MariadbTransactional,
+} from '../engines/mariadb/client.ts'
+import { errorNumber, isAnswer } from '../engines/mariadb/errors.ts'
+import type { SqlQuery, SqlRow } from '../engines/shared/sql/client.ts'
 import { GuardError } from '../errors.ts'
 import type { Fenced } from './guard.ts'
-import { errorNumber, mariadbDatabase, openTransaction, type MariadbClient } from './mariadb-clients.ts'
-import { refusedOf, type Query, type Refused, type Row } from './rows.ts'
+import { refusedOf, type RefusedResource } from './rows.ts'
 import { SqlStoreGuard, type Dialect, type SqlGuard, type SqlGuardOptions } from './sql.ts'
 
 /**
@@ -9,10 +17,10 @@ import { SqlStoreGuard, type Dialect, type SqlGuard, type SqlGuardOptions } from
  * other software.
  */
 export function mariadbGuard<Transaction>(
-  client: MariadbClient<Transaction>,
+  client: MariadbTransactional<Transaction>,
   options: SqlGuardOptions = {},
 ): SqlGuard<Transaction> {
-  return new SqlStoreGuard(MARIADB, mariadbDatabase(client), options)
+  return new SqlStoreGuard(MARIADB, recogniseTransactional(client), options)
 }
 
 const MARIADB: Dialect = {
@@ -27,32 +35,39 @@ const MARIADB: Dialect = {
   textOf: (column) => `CAST(${column} AS CHAR)`,
   isSame: (column, placeholder) => `CAST(${column} AS BINARY) = CAST(${placeholder} AS BINARY)`,
   prepare,
+  queryWithin,
   raise,
   raiseWithin,
   // A deadlock that ended us and not the other; a wait for a row that took too long; a row changed after our snapshot.
   isConflict: (error) => [1213, 1205, 1020].includes(errorNumber(error)),
   isMissingTable: (error) => errorNumber(error) === 1146,
+  isAnswer,
   isCreated: (error) => errorNumber(error) === 1050,
 }
 
 /**
- * Makes the rows that are missing, open to everybody. Not in the transaction: under REPEATABLE READ, the default, a new
+ * Creates the rows that are missing, open to everybody. Not in the transaction: under REPEATABLE READ, the default, a new
  * row's neighbourhood would stay locked as long as the row, and holders of other resources would wait for each other there.
  */
-async function prepare(query: Query, table: string, lease: Fenced): Promise<void> {
+async function prepare(query: SqlQuery, table: string, lease: Fenced): Promise<void> {
   const { resources } = lease
   const there = await query(
     `SELECT HEX(resource) AS resource FROM ${table} WHERE resource IN (${places(resources)})`,
     bytes(resources),
   )
-  const names = new Set(there.map((row) => fromHex(row['resource'])))
+  const names = new Set(there.map((row) => fromHex(String(row['resource']))))
   const missing = resources.filter((resource) => !names.has(resource))
   if (missing.length === 0) return
   const rows = missing.map(() => `(?, '', 0)`).join(', ')
   await query(`INSERT IGNORE INTO ${table} (resource, engine, token) VALUES ${rows}`, bytes(missing))
 }
 
-async function raise(query: Query, table: string, lease: Fenced, from?: string): Promise<readonly Refused[]> {
+async function raise(
+  query: SqlQuery,
+  table: string,
+  lease: Fenced,
+  from?: string,
+): Promise<readonly RefusedResource[]> {
   const rows = await readLocked(query, table, lease)
   const refused = refusedOf(lease, rows.filter(isFence), from)
   if (refused.length === 0) await lift(query, table, lease, rows)
@@ -61,19 +76,19 @@ async function raise(query: Query, table: string, lease: Fenced, from?: string):
 
 /**
  * Under REPEATABLE READ plain reads show the data as of the first of them. If that was before another holder raised the
- * fence, what our transaction reads is older than what it will overwrite, and the server says nothing. It shows in the
- * fences themselves: the plain read finds other ones than the locking read.
+ * fence, what our transaction reads is older than what it will overwrite, and the server reports nothing. The fences show it:
+ * the plain read finds other ones than the locking read.
  */
-async function raiseWithin(query: Query, table: string, lease: Fenced): Promise<readonly Refused[]> {
-  // Locks the rows that are there, and makes those that are not.
+async function raiseWithin(query: SqlQuery, table: string, lease: Fenced): Promise<readonly RefusedResource[]> {
+  // Locks the rows that are there, and creates those that are not.
   await query(
     `INSERT INTO ${table} (resource, engine, token) VALUES ${lease.resources.map(() => `(?, '', 0)`).join(', ')}
      ON DUPLICATE KEY UPDATE resource = ${table}.resource`,
     bytes(lease.resources),
   )
-  const isOpen = await openTransaction(query)
+  const isOpen = await markTransaction(query, 'within')
   const rows = await readLocked(query, table, lease)
-  const asRead: Row[] = []
+  const asRead: SqlRow[] = []
   for (const resource of lease.resources) asRead.push(...(await read(query, table, resource, '')))
   if (!(await isOpen())) {
     throw new GuardError('within() needs a connection with an open transaction', lease.resources, { transient: false })
@@ -91,27 +106,32 @@ async function raiseWithin(query: Query, table: string, lease: Fenced): Promise<
 }
 
 /** One row at a time, by its key: so they are locked in the order of the lease, and nothing else is. */
-async function readLocked(query: Query, table: string, { resources }: Fenced): Promise<readonly Row[]> {
-  const rows: Row[] = []
+async function readLocked(query: SqlQuery, table: string, { resources }: Fenced): Promise<readonly SqlRow[]> {
+  const rows: SqlRow[] = []
   for (const resource of resources) rows.push(...(await read(query, table, resource, ' FOR UPDATE')))
   if (rows.length === resources.length) return rows
   throw new GuardError('a fence was deleted while it was being raised: something else writes its table', resources)
 }
 
-async function read(query: Query, table: string, resource: string, how: '' | ' FOR UPDATE'): Promise<readonly Row[]> {
+async function read(
+  query: SqlQuery,
+  table: string,
+  resource: string,
+  how: '' | ' FOR UPDATE',
+): Promise<readonly SqlRow[]> {
   const rows = await query(
     `SELECT HEX(engine) AS engine, CAST(token AS CHAR) AS token FROM ${table} WHERE resource = ?${how}`,
     bytes([resource]),
   )
-  return rows.map((row) => ({ resource, engine: fromHex(row['engine']), token: row['token'] }))
+  return rows.map((row) => ({ resource, engine: fromHex(String(row['engine'])), token: String(row['token']) }))
 }
 
-/** A row that was only made, and never raised, has no engine. */
-function isFence(row: Row): boolean {
+/** A row that was only created, and never raised, has no engine. */
+function isFence(row: SqlRow): boolean {
   return row['engine'] !== ''
 }
 
-async function lift(query: Query, table: string, lease: Fenced, rows: readonly Row[]): Promise<void> {
+async function lift(query: SqlQuery, table: string, lease: Fenced, rows: readonly SqlRow[]): Promise<void> {
   const token = String(lease.token)
   for (const row of rows) {
     if (row['engine'] === lease.engine && row['token'] === token) continue
@@ -129,9 +149,4 @@ function bytes(texts: readonly string[]): Buffer[] {
 
 function places(values: readonly unknown[]): string {
   return values.map(() => '?').join(', ')
-}
-
-/** Text itself would be turned into whatever character set the connection has. */
-function fromHex(hex: unknown): string {
-  return Buffer.from(String(hex), 'hex').toString()
 }

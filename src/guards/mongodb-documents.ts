@@ -1,8 +1,10 @@
 import { objectOrThrow, optionsOrThrow } from '../arguments.ts'
 import { shown } from '../duration.ts'
+import { JOURNALED, type DurableWrite, type DurableWrites } from '../engines/mongodb/durable-writes.ts'
+import { hasMethods, property, whatCame } from '../engines/shared/shape.ts'
 import { GuardError } from '../errors.ts'
-import { fencedOrThrow, givingWay, passes, type Fence, type Fenced, type Post } from './guard.ts'
-import { fenceOf, hasMethods, property, whatCame } from './rows.ts'
+import { fencedOrThrow, givingWay, passes, type Fence, type Fenced, type GuardContext } from './guard.ts'
+import { fenceOf } from './rows.ts'
 
 /** A `Collection` of mongodb. */
 export interface CollectionLike<Document> {
@@ -12,42 +14,56 @@ export interface CollectionLike<Document> {
 }
 
 export interface UpdateOptions {
-  /** Makes the document if there is none; the filter must then have an `_id`. */
+  /** Creates the document if there is none; the filter must then have an `_id`. */
   upsert?: boolean
   /** A session of the driver, to update in a transaction. */
   session?: object
 }
 
-/** The fence is in the document, as `_fence: { token, engine }`. A document without one lets everybody pass. */
+/**
+ * The fence is in the document, as `_fence: { token, engine }`. A document without one lets everybody pass. Outside of a
+ * transaction, writes wait for a majority, or for the journal of a server without a replica set, regardless of the collection's
+ * own write concern.
+ */
 export interface FencedDocuments<Document> {
-  /** Raises the fence of the document, and gives the document as it is then: the read that a later update is based on. */
+  /** Raises the fence of the document and returns the document as it is then: the read that a later update is based on. */
   enter(lease: Fenced, filter: object): Promise<Document | null>
-  /** Checks the fence, raises it and updates, in one operation. Gives how many documents were found: 1 or 0. */
+  /** Checks the fence, raises it and updates, in one operation. Returns how many documents were found: 1 or 0. */
   update(lease: Fenced, filter: object, update: object | readonly object[], options?: UpdateOptions): Promise<number>
   /** As `enter`, for a document that has a token of the engine `from`. */
   adopt(lease: Fenced, filter: object, from: string): Promise<Document | null>
 }
 
-interface Collection {
+interface DriverCollection {
   updateOne(filter: object, update: object, options: object): Promise<unknown>
   findOne(filter: object, options: object): Promise<unknown>
   findOneAndUpdate(filter: object, update: object, options: object): Promise<unknown>
 }
 
 const FIELD = '_fence'
-/** A document that changes under our hands so often is written by something that knows no fences. */
+/** Regardless of the collection's own options: a fence that a failover undoes lets an older holder in again. */
+export const MAJORITY = { writeConcern: { w: 'majority' } }
+
+/** Options of a write outside of a transaction. */
+export function durably({ deployment, inSession }: DurableWrite): object {
+  return { ...inSession, ...(deployment === 'alone' ? { writeConcern: JOURNALED } : MAJORITY) }
+}
+
+/** A document that changes this often between our two looks is written by software that ignores fences. */
 const MOST_TRIES = 10
 
 export class FencedCollection<Document> implements FencedDocuments<Document> {
-  readonly #collection: Collection
-  readonly #post: Post
+  readonly #collection: DriverCollection
+  readonly #context: GuardContext
+  readonly #durable: DurableWrites
 
-  constructor(collection: CollectionLike<Document>, post: Post) {
+  constructor(collection: CollectionLike<Document>, context: GuardContext, durable: DurableWrites) {
     if (!hasMethods(collection, 'updateOne', 'findOne', 'findOneAndUpdate')) {
       throw new TypeError(`collection: expected a Collection of mongodb, got ${whatCame(collection)}`)
     }
-    this.#collection = collection as unknown as Collection
-    this.#post = post
+    this.#collection = collection as unknown as DriverCollection
+    this.#context = context
+    this.#durable = durable
   }
 
   async enter(lease: Fenced, filter: object): Promise<Document | null> {
@@ -69,14 +85,19 @@ export class FencedCollection<Document> implements FencedDocuments<Document> {
     objectOrThrow(filter, 'filter')
     optionsOrThrow(options, ['upsert', 'session'])
     const { upsert = false, session } = options
-    // Where the fence refuses, nothing is found, and an upsert makes a second document unless its `_id` forbids it.
+    // Where the fence refuses, nothing is found, and an upsert would create a second document unless its `_id` prevents that.
     if (upsert && !isPlain(property(filter, '_id'))) {
       throw new TypeError('filter: expected an _id to look for, because of upsert')
     }
     const inSession = session === undefined ? {} : { session }
     const raised = withFence(update, fenced)
+    const write = (options: object): Promise<unknown> =>
+      this.#collection.updateOne(passing(fenced, filter), raised, { upsert, ...options })
     return this.#guarded(fenced, filter, undefined, inSession, async () => {
-      const result = await this.#collection.updateOne(passing(fenced, filter), raised, { upsert, ...inSession })
+      // A transaction has one write concern, that of its commit.
+      const result = await (isInTransaction(session)
+        ? write(inSession)
+        : this.#durable.send((options) => write(durably(options)), { session }))
       const count = Number(property(result, 'matchedCount')) + Number(property(result, 'upsertedCount') ?? 0)
       return count === 0 ? undefined : count
     }).then((count) => count ?? 0)
@@ -88,13 +109,15 @@ export class FencedCollection<Document> implements FencedDocuments<Document> {
     const fence = from === undefined ? withFence({}, lease) : { $set: { [FIELD]: { token, engine } } }
     const options = { returnDocument: 'after', projection: { [FIELD]: 0 }, includeResultMetadata: false }
     const found = await this.#guarded(lease, filter, from, {}, async () => {
-      const document = await this.#collection.findOneAndUpdate(passing(lease, filter, from), fence, options)
+      const document = await this.#durable.send((durable) =>
+        this.#collection.findOneAndUpdate(passing(lease, filter, from), fence, { ...options, ...durably(durable) }),
+      )
       return document ?? undefined
     })
     return (found ?? null) as Document | null
   }
 
-  /** Nothing was found: because of the fence, or because there is nothing. A second look tells. */
+  /** When the attempt finds nothing, a second look shows whether the fence refused it or there is no document. */
   async #guarded<T>(
     lease: Fenced,
     filter: object,
@@ -106,24 +129,24 @@ export class FencedCollection<Document> implements FencedDocuments<Document> {
     for (let tries = 0; tries < MOST_TRIES; tries++) {
       let duplicate: unknown
       try {
-        const result = await this.#post.answered(resources, attempt())
+        const result = await this.#context.answered(resources, attempt())
         if (result !== undefined) return result
       } catch (error) {
         if (!isDuplicateKey(error)) throw error
         duplicate = error
       }
-      // A transaction has been ended by a duplicate key, and can't be asked.
-      const seen = await this.#post.answered(resources, this.#look(filter, duplicate === undefined ? inSession : {}))
+      // A duplicate key has ended the transaction, so the look cannot be in it.
+      const seen = await this.#context.answered(resources, this.#look(filter, duplicate === undefined ? inSession : {}))
       if (seen === undefined && duplicate !== undefined) throw duplicate
       if (seen === undefined) return undefined
       if (!passes(lease, seen === 'open' ? undefined : seen, from))
-        throw this.#post.refusal(lease, resources[0]!, seen as Fence)
+        throw this.#context.refusal(lease, resources[0]!, seen as Fence)
     }
     throw new GuardError('the document changed again and again: something else writes its fence', resources)
   }
 
   async #look(filter: object, inSession: object): Promise<Fence | 'open' | undefined> {
-    // As text: the driver makes numbers of 64 bits doubles.
+    // As text: the driver turns numbers of 64 bits into doubles.
     const projection = { engine: `$${FIELD}.engine`, token: { $toString: `$${FIELD}.token` } }
     const found = await this.#collection.findOne(filter, { projection, readPreference: 'primary', ...inSession })
     if (found === null) return undefined
@@ -132,11 +155,15 @@ export class FencedCollection<Document> implements FencedDocuments<Document> {
   }
 }
 
+function isInTransaction(session: object | undefined): boolean {
+  return hasMethods(session, 'inTransaction') && (session as { inTransaction(): boolean }).inTransaction()
+}
+
 export function isDuplicateKey(error: unknown): boolean {
   return errorCode(error) === 11_000
 }
 
-/** A number of the driver's own type, where it was told not to make plain ones. */
+/** It may be a number of the driver's own type, depending on the driver's options. */
 export function errorCode(error: unknown): number {
   return Number(property(error, 'code'))
 }

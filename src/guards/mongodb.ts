@@ -1,26 +1,30 @@
 import { sleep } from '../clock.ts'
 import { shown } from '../duration.ts'
+import { DurableWrites } from '../engines/mongodb/durable-writes.ts'
+import { hasMethods, property, whatCame } from '../engines/shared/shape.ts'
+import { endedByWork } from '../engines/shared/sql/transaction.ts'
 import { GuardError } from '../errors.ts'
-import { systemRandom } from '../random.ts'
 import { fencedTransaction } from './fenced-transaction.ts'
 import {
   fencedOrThrow,
   givingWay,
   passes,
-  Post,
+  GuardContext,
   type Fence,
   type Fenced,
   type Guard,
   type GuardOptions,
 } from './guard.ts'
 import {
+  durably,
   errorCode,
   FencedCollection,
   isDuplicateKey,
+  MAJORITY,
   type CollectionLike,
   type FencedDocuments,
 } from './mongodb-documents.ts'
-import { fenceOf, hasMethods, property, whatCame } from './rows.ts'
+import { fenceOf } from './rows.ts'
 
 /** A `Db` of mongodb. */
 export interface MongoDbLike<Session> {
@@ -39,12 +43,11 @@ export interface MongodbGuardOptions extends GuardOptions {
  */
 export interface MongodbGuard<Session> extends Guard {
   /**
-   * Opens a transaction, raises the fence, runs the work in it and commits, by majority. Every read and write of the work
-   * must be given the session, or it is outside of the transaction. The work runs once: a conflict of its own operations is
-   * its error.
+   * Opens a transaction, raises the fence, runs the work in it and commits, by majority. Pass the session to every read and
+   * write of the work, or they are outside of the transaction. The work runs once: if its own operations conflict, it fails.
    */
   transaction<T>(lease: Fenced, work: (session: Session) => T | Promise<T>): Promise<T>
-  /** The same in a transaction that is open already; when it rejects, abort. */
+  /** The same in a transaction that is already open. When it rejects, abort the transaction. */
   within(session: Session, lease: Fenced): Promise<void>
   /** Documents that carry their own fence: it is checked and raised by the update that writes the document. */
   documents<Document>(collection: CollectionLike<Document>): FencedDocuments<Document>
@@ -58,7 +61,7 @@ export function mongodbGuard<Session>(
   return new MongodbStoreGuard(db, options)
 }
 
-interface Session {
+interface DriverSession {
   inTransaction(): boolean
   startTransaction(options: object): void
   commitTransaction(): Promise<unknown>
@@ -66,21 +69,24 @@ interface Session {
   endSession(): Promise<unknown>
 }
 
-interface Fences {
+interface FenceCollection {
   updateOne(filter: object, update: object, options: object): Promise<unknown>
   findOne(filter: object, options: object): Promise<unknown>
 }
 
-/** What is accepted must outlive a failover, and what is read must be the newest. */
-const DURABLE = { writeConcern: { w: 'majority' }, readPreference: 'primary' }
+/** An accepted write must survive a failover, and a read must see the newest version. */
+const DURABLE = { ...MAJORITY, readPreference: 'primary' }
 
 class MongodbStoreGuard<S> implements MongodbGuard<S> {
-  readonly #post: Post
+  readonly #context: GuardContext
   readonly #db: MongoDbLike<S>
-  readonly #fences: Fences
+  readonly #fences: FenceCollection
+  readonly #durable: DurableWrites
+  /** By the client that a collection belongs to. */
+  readonly #durableOf = new WeakMap<object, DurableWrites>()
 
   constructor(db: MongoDbLike<S>, options: MongodbGuardOptions) {
-    this.#post = new Post('mongodb', options, ['collection'])
+    this.#context = new GuardContext('mongodb', options, ['collection'])
     if (!hasMethods(db, 'collection') || !hasMethods(property(db, 'client'), 'startSession')) {
       throw new TypeError(`db: expected a Db of mongodb (client.db()), got ${whatCame(db)}`)
     }
@@ -89,12 +95,14 @@ class MongodbStoreGuard<S> implements MongodbGuard<S> {
       throw new TypeError(`collection: expected a name, got ${shown(collection)}`)
     }
     this.#db = db
+    this.#durable = new DurableWrites(db, this.#context.clock)
+    this.#durableOf.set(db.client, this.#durable)
     const open = db.collection.bind(db) as (name: string, options: object) => unknown
-    this.#fences = open(collection, DURABLE) as Fences
+    this.#fences = open(collection, DURABLE) as FenceCollection
   }
 
   get rejections(): number {
-    return this.#post.rejections
+    return this.#context.rejections
   }
 
   async enter(lease: Fenced): Promise<void> {
@@ -114,31 +122,41 @@ class MongodbStoreGuard<S> implements MongodbGuard<S> {
 
   async within(session: S, lease: Fenced): Promise<void> {
     const fenced = fencedOrThrow(lease)
-    if (!hasMethods(session, 'inTransaction') || !(session as unknown as Session).inTransaction()) {
+    if (!hasMethods(session, 'inTransaction') || !(session as unknown as DriverSession).inTransaction()) {
       throw new TypeError(`session: expected a session with an open transaction, got ${whatCame(session)}`)
     }
-    await this.#post.answered(fenced.resources, this.#raiseAll(fenced, session))
+    await this.#context.answered(fenced.resources, this.#raiseAll(fenced, session))
   }
 
   documents<Document>(collection: CollectionLike<Document>): FencedDocuments<Document> {
-    return new FencedCollection(collection, this.#post)
+    return new FencedCollection(collection, this.#context, this.#durableFor(collection))
+  }
+
+  /** The collection may be on other servers than the fences. */
+  #durableFor(collection: unknown): DurableWrites {
+    const db = property(collection, 'db')
+    const client = property(db, 'client')
+    if (typeof client !== 'object' || client === null) return new DurableWrites(undefined, this.#context.clock)
+    const durable = this.#durableOf.get(client) ?? new DurableWrites(db, this.#context.clock)
+    this.#durableOf.set(client, durable)
+    return durable
   }
 
   async #enter(lease: Fenced, from?: string): Promise<void> {
     // One document is atomic by itself, also without a replica set; several are raised all or none.
     if (lease.resources.length > 1) return this.#transaction(lease, () => undefined, from)
-    await this.#post.answered(lease.resources, this.#raise(lease, lease.resources[0]!, { from }))
+    await this.#context.answered(lease.resources, this.#raise(lease, lease.resources[0]!, { from }))
   }
 
   #transaction<T>(lease: Fenced, work: (session: S) => T | Promise<T>, from?: string): Promise<T> {
-    return fencedTransaction<S, T>(this.#post, lease, {
+    return fencedTransaction<S, T>(this.#context, lease, {
       open: (inside) => this.#open(lease, inside),
       raise: (session) => this.#raiseAll(lease, session, from),
       work,
       mayTryAgain: async (error) => {
         if (!hasLabel(error, 'TransientTransactionError') && !isDuplicateKey(error)) return false
-        // The server does not let us wait for the other transaction: it refuses at once.
-        await sleep(this.#post.clock, SHORTEST_PAUSE_MS * (1 + systemRandom.fraction()))
+        // The server does not wait for the other transaction: it refuses at once.
+        await sleep(this.#context.clock, SHORTEST_PAUSE_MS * (1 + this.#context.random.fraction()))
         return true
       },
     })
@@ -146,12 +164,17 @@ class MongodbStoreGuard<S> implements MongodbGuard<S> {
 
   async #open<T>(lease: Fenced, inside: (session: S) => Promise<T>): Promise<T> {
     const handle = this.#db.client.startSession()
-    const session = handle as Session
+    const session = handle as DriverSession
     try {
-      // The snapshot is that of the first operation: of the fence. If somebody raises it after that, one of us fails.
+      // The snapshot is taken with the first operation, on the fence. If another process raises it after that, one of us fails.
       session.startTransaction({ readConcern: { level: 'snapshot' }, ...DURABLE })
+      const ours = property(session, 'transaction')
       const result = await inside(handle)
-      await commit(session)
+      // The driver makes an object of its own for each transaction.
+      if (!session.inTransaction() || property(session, 'transaction') !== ours) throw ended(lease)
+      await commit(session).catch((error: unknown) => {
+        throw error instanceof TypeError ? unknownOutcome(lease, error) : error
+      })
       return result
     } catch (error) {
       if (session.inTransaction()) await aborted(session)
@@ -176,28 +199,31 @@ class MongodbStoreGuard<S> implements MongodbGuard<S> {
     // another transaction, which could then commit after a newer holder has entered.
     const raise = { $max: { token }, $inc: { raises: 1 } }
     const take = { $set: { engine, token }, $inc: { raises: 1 } }
-    const inSession = session === undefined ? {} : { session }
+    const write = (filter: object, update: object, options: object = {}): Promise<unknown> =>
+      session === undefined
+        ? this.#durable.send((durable) => this.#fences.updateOne(filter, update, { ...options, ...durably(durable) }))
+        : this.#fences.updateOne(filter, update, { ...options, session })
     for (;;) {
       try {
         if (from !== undefined) {
-          const taken = await this.#fences.updateOne({ _id: resource, engine: from }, take, inSession)
+          const taken = await write({ _id: resource, engine: from }, take)
           if (Number(property(taken, 'matchedCount')) > 0) return
         }
         const passing = { _id: resource, engine, token: { $lte: token } }
-        await this.#fences.updateOne(passing, raise, { upsert: true, ...inSession })
+        await write(passing, raise, { upsert: true })
         return
       } catch (error) {
         if (!isDuplicateKey(error)) throw error
         const seen = await this.#look(resource)
-        if (!passes(lease, seen, from)) throw this.#post.refusal(lease, resource, seen!)
-        // Somebody else has made it at the same moment. In a transaction, that ended ours.
+        if (!passes(lease, seen, from)) throw this.#context.refusal(lease, resource, seen!)
+        // Another process has created it at the same moment. If we are in a transaction, that ended it.
         if (session !== undefined) throw error
       }
     }
   }
 
   async #look(resource: string): Promise<Fence | undefined> {
-    // As text: the driver makes numbers of 64 bits doubles.
+    // As text: the driver turns numbers of 64 bits into doubles.
     const projection = { engine: 1, token: { $toString: '$token' } }
     const found = await this.#fences.findOne({ _id: resource }, { projection })
     return found === null ? undefined : fenceOf(found as Record<string, unknown>)
@@ -206,26 +232,36 @@ class MongodbStoreGuard<S> implements MongodbGuard<S> {
 
 const SHORTEST_PAUSE_MS = 5
 
-async function commit(session: Session): Promise<void> {
+async function commit(session: DriverSession): Promise<void> {
   for (let tries = 1; ; tries++) {
     try {
       await session.commitTransaction()
       return
     } catch (error) {
-      // Committing the same transaction twice is one commit. The caller stops waiting at the deadline.
+      // Committing the same transaction twice is one commit. The caller does not wait beyond the deadline.
       if (!hasLabel(error, 'UnknownTransactionCommitResult') || tries === MOST_COMMITS) throw error
     }
   }
 }
 
-/** The driver itself sends each of them twice. */
+/** The driver itself sends each commit twice. */
 const MOST_COMMITS = 3
 
-async function aborted(session: Session): Promise<void> {
+function ended({ resources }: Fenced): GuardError {
+  const cause = endedByWork()
+  return new GuardError(cause.message, resources, { cause, transient: false })
+}
+
+/** The driver may fail by a mistake of its own when the primary goes away in the middle of a commit. */
+function unknownOutcome({ resources }: Fenced, cause: TypeError): GuardError {
+  return new GuardError(`the commit failed (${cause.message}): whether it took effect is unknown`, resources, { cause })
+}
+
+async function aborted(session: DriverSession): Promise<void> {
   try {
     await session.abortTransaction()
   } catch {
-    // The server ends it by itself; the error that led here is the one to tell.
+    // The server ends it by itself. The error that led here is the one to report.
   }
 }
 
@@ -233,7 +269,7 @@ function hasLabel(error: unknown, label: string): boolean {
   return hasMethods(error, 'hasErrorLabel') && (error as { hasErrorLabel(label: string): boolean }).hasErrorLabel(label)
 }
 
-/** The driver puts a hint about its own options in the place of the server's words. */
+/** The driver replaces the server's message by a hint about its own options. */
 function needsReplicaSet(error: unknown): boolean {
   return [error, property(error, 'originalError')].some(
     (one) => errorCode(one) === 20 && String(property(one, 'message')).includes('replica set'),

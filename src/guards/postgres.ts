@@ -1,7 +1,13 @@
+import {
+  queryWithin,
+  recogniseTransactional,
+  type PostgresTransactional,
+} from '../engines/postgres/drivers/recognise.ts'
+import { sqlState } from '../engines/postgres/errors.ts'
+import type { SqlQuery } from '../engines/shared/sql/client.ts'
 import { GuardError } from '../errors.ts'
 import type { Fenced } from './guard.ts'
-import { postgresDatabase, type PostgresClient } from './postgres-clients.ts'
-import { property, refusedOf, type Query, type Refused } from './rows.ts'
+import { refusedOf, type RefusedResource } from './rows.ts'
 import { SqlStoreGuard, type Dialect, type SqlGuard, type SqlGuardOptions } from './sql.ts'
 
 /**
@@ -9,10 +15,10 @@ import { SqlStoreGuard, type Dialect, type SqlGuard, type SqlGuardOptions } from
  * other software.
  */
 export function postgresGuard<Transaction>(
-  client: PostgresClient<Transaction>,
+  client: PostgresTransactional<Transaction>,
   options: SqlGuardOptions = {},
 ): SqlGuard<Transaction> {
-  return new SqlStoreGuard(POSTGRES, postgresDatabase(client), options)
+  return new SqlStoreGuard(POSTGRES, recogniseTransactional(client), options)
 }
 
 const POSTGRES: Dialect = {
@@ -25,21 +31,28 @@ const POSTGRES: Dialect = {
   textOf: (column) => `${column}::text`,
   // Equal in text is equal byte by byte, except under a collation that was made to be otherwise.
   isSame: (column, placeholder) => `${column} = ${placeholder}::text COLLATE "C"`,
+  queryWithin,
   raise,
   raiseWithin,
   // 40001: another transaction changed the row after our snapshot. 40P01: a deadlock, which ended us and not the other.
-  isConflict: (error) => ['40001', '40P01'].includes(codeOf(error)),
-  isMissingTable: (error) => codeOf(error) === '42P01',
+  isConflict: (error) => ['40001', '40P01'].includes(sqlState(error) ?? ''),
+  isMissingTable: (error) => sqlState(error) === '42P01',
+  isAnswer: (error) => sqlState(error) !== undefined,
   // IF NOT EXISTS does not see a table that is being created: the loser fails at the catalogue's own unique indexes.
-  isCreated: (error) => ['42P07', '42710', '23505'].includes(codeOf(error)),
+  isCreated: (error) => ['42P07', '42710', '23505'].includes(sqlState(error) ?? ''),
 }
 
 /**
- * One statement: a row that is there is locked before its condition is looked at, after whoever has it locked has ended,
- * and stays so until our transaction ends. It is written even where the token is equal, so that under REPEATABLE READ a
+ * One statement: a row that is there is locked before its condition is checked, after the transaction that has it locked has
+ * ended, and stays locked until our transaction ends. It is written even where the token is equal, so that under REPEATABLE READ a
  * transaction that began before ours ended fails to enter, instead of reading what was there before us.
  */
-async function raise(query: Query, table: string, lease: Fenced, from?: string): Promise<readonly Refused[]> {
+async function raise(
+  query: SqlQuery,
+  table: string,
+  lease: Fenced,
+  from?: string,
+): Promise<readonly RefusedResource[]> {
   const { resources, token, engine } = lease
   const rows = resources.map((_resource, index) => `($${index + 4}, $1, $2::bigint)`)
   const raised = await query(
@@ -60,24 +73,16 @@ async function raise(query: Query, table: string, lease: Fenced, from?: string):
   throw new GuardError('the fence was refused, and then found open: something else writes its table', resources)
 }
 
-async function raiseWithin(query: Query, table: string, lease: Fenced): Promise<readonly Refused[]> {
+async function raiseWithin(query: SqlQuery, table: string, lease: Fenced): Promise<readonly RefusedResource[]> {
   try {
-    // Fails outside of a transaction, where the fence would be let go at once; takes no snapshot.
+    // Fails outside of a transaction, where the lock of the fence would end at once; takes no snapshot.
     await query(`LOCK TABLE ${table} IN ROW EXCLUSIVE MODE`, [])
   } catch (error) {
-    if (codeOf(error) !== '25P01') throw error
+    if (sqlState(error) !== '25P01') throw error
     throw new GuardError('within() needs a connection with an open transaction', lease.resources, {
       cause: error,
       transient: false,
     })
   }
   return raise(query, table, lease)
-}
-
-/** The SQLSTATE of the server's answer; what wraps the drivers' errors keeps them as a cause. */
-function codeOf(error: unknown): string {
-  const code = property(error, 'code')
-  if (typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code)) return code
-  const cause = property(error, 'cause')
-  return cause === undefined ? '' : codeOf(cause)
 }

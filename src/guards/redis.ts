@@ -6,7 +6,7 @@ import { recognise } from '../engines/redis/drivers/recognise.ts'
 import { isNoScript } from '../engines/redis/drivers/server-errors.ts'
 import { slotMate } from '../engines/redis/keys.ts'
 import { slotOf } from '../engines/redis/slot.ts'
-import { fencedOrThrow, givingWay, Post, type Fenced, type Guard, type GuardOptions } from './guard.ts'
+import { fencedOrThrow, givingWay, GuardContext, type Fenced, type Guard, type GuardOptions } from './guard.ts'
 
 export interface RedisGuardOptions extends GuardOptions {
   /** Stands before the resource in the key of its fence. Default `ringfence:guard:`. */
@@ -29,11 +29,11 @@ export interface ScriptInput {
  */
 export interface RedisGuard extends Guard {
   set(lease: Fenced, key: string, value: string, options?: SetOptions): Promise<void>
-  /** How many of the keys there were. */
+  /** Returns how many of the keys existed. */
   delete(lease: Fenced, ...keys: string[]): Promise<number>
   /**
-   * Runs a script of yours behind the check, with `KEYS` and `ARGV` as it knows them. What a script has written before it
-   * fails stays written, as ever.
+   * Runs a script of yours after the check, with its own `KEYS` and `ARGV`. What a script has written before it fails stays
+   * written, as always in Redis.
    */
   run(lease: Fenced, script: string, input?: ScriptInput): Promise<unknown>
 }
@@ -48,10 +48,10 @@ const DEFAULT_PREFIX = 'ringfence:guard:'
 class RedisStoreGuard implements RedisGuard {
   readonly #client: RedisClient
   readonly #prefix: string
-  readonly #post: Post
+  readonly #context: GuardContext
 
   constructor(client: unknown, options: RedisGuardOptions) {
-    this.#post = new Post('redis', options, ['prefix'])
+    this.#context = new GuardContext('redis', options, ['prefix'])
     const { prefix = DEFAULT_PREFIX } = options
     if (typeof prefix !== 'string' || /[{}]/.test(prefix)) {
       throw new TypeError(`prefix: expected a string without braces, got ${shown(prefix)}`)
@@ -61,7 +61,7 @@ class RedisStoreGuard implements RedisGuard {
   }
 
   get rejections(): number {
-    return this.#post.rejections
+    return this.#context.rejections
   }
 
   async enter(lease: Fenced): Promise<void> {
@@ -74,11 +74,12 @@ class RedisStoreGuard implements RedisGuard {
   }
 
   async set(lease: Fenced, key: string, value: string, options: SetOptions = {}): Promise<void> {
+    const fenced = fencedOrThrow(lease)
     optionsOrThrow(options, ['ttl'])
     const { ttl } = options
     if (typeof value !== 'string') throw new TypeError(`value: expected a string, got ${shown(value)}`)
     const args = ttl === undefined ? [value] : [value, 'px', String(durationMs(ttl, 'ttl', { minMs: 1 }))]
-    await this.#run(fencedOrThrow(lease), SET, { keys: stringsOrThrow([key], 'key'), args })
+    await this.#run(fenced, SET, { keys: stringsOrThrow([key], 'key'), args })
   }
 
   async delete(lease: Fenced, ...keys: string[]): Promise<number> {
@@ -101,11 +102,19 @@ class RedisStoreGuard implements RedisGuard {
     const allKeys = [...resources.map((resource) => this.#prefix + slotMate(resource)), ...keys]
     if (this.#client.cluster) assertOneSlot(allKeys, lease)
     const rest = [String(allKeys.length), ...allKeys, String(resources.length), String(token), engine, from, ...args]
-    const reply = await this.#post.answered(resources, this.#evaluate(guarded(script), rest, allKeys[0]!))
+    const asked = this.#evaluate(guarded(script), rest, allKeys[0]!)
+    const reply = await this.#context
+      .answered(resources, asked, () => this.#client.trouble?.())
+      .catch((error: unknown) => {
+        // What a server answers, the script's own error among it, is for the caller.
+        const unusable = this.#client.unusable()
+        if (unusable === undefined && this.#client.trouble?.() === undefined) throw error
+        throw this.#context.failure(resources, error, unusable !== undefined)
+      })
     const [verdict, ...answer] = Array.isArray(reply) ? reply : [reply]
     if (verdict === 'done') return answer[0] ?? null
     const [index, seen, whose] = answer
-    throw this.#post.refusal(lease, resources[Number(index) - 1]!, {
+    throw this.#context.refusal(lease, resources[Number(index) - 1]!, {
       token: BigInt(String(seen)),
       engine: String(whose),
     })

@@ -1,12 +1,12 @@
 import { optionsOrThrow } from '../arguments.ts'
 import { shown } from '../duration.ts'
+import type { RunStatement, SqlQuery, TransactionalClient } from '../engines/shared/sql/client.ts'
+import { EndedTransactionError, type Isolation } from '../engines/shared/sql/transaction.ts'
 import { GuardError } from '../errors.ts'
 import { columnFence, type ColumnFence, type ColumnOptions, type ColumnSyntax } from './column.ts'
 import { fencedTransaction } from './fenced-transaction.ts'
-import { fencedOrThrow, givingWay, Post, type Fenced, type Guard, type GuardOptions } from './guard.ts'
-import type { Query, Refused } from './rows.ts'
-
-export type Isolation = 'read committed' | 'repeatable read' | 'serializable'
+import { fencedOrThrow, givingWay, GuardContext, type Fenced, type Guard, type GuardOptions } from './guard.ts'
+import type { RefusedResource } from './rows.ts'
 
 export interface SqlGuardOptions extends GuardOptions {
   /** Where the fences are, one row a resource. Default `ringfence_guard`; may name a schema: `app.fences`. */
@@ -14,12 +14,12 @@ export interface SqlGuardOptions extends GuardOptions {
 }
 
 export interface TransactionOptions {
-  /** Default: what the database does without a word. Every level is safe. */
+  /** Default: the database's own default. Every level is safe. */
   isolation?: Isolation
 }
 
 export interface SqlGuard<Transaction> extends Guard {
-  /** The statement that creates the table, for a migration. Without one it is created when it is first missing. */
+  /** The statement that creates the table, for a migration. Without one, the guard creates it when it is first missing. */
   readonly schema: string
   /** Creates the table unless it is there. */
   init(): Promise<void>
@@ -34,51 +34,31 @@ export interface SqlGuard<Transaction> extends Guard {
     options?: TransactionOptions,
   ): Promise<T>
   /**
-   * The same in a transaction that is open already: raises the fence there; call it before the first read. When it rejects,
-   * roll back. For a transaction of other software, give a function that runs a statement in it.
+   * The same in a transaction that is already open: raises the fence there. Call it before the first read. When it rejects,
+   * roll back. For a transaction of other software, pass a function that runs a statement in it.
    */
   within(transaction: Transaction | RunStatement, lease: Fenced): Promise<void>
   /** The fence in two columns of the row that it protects, for single statements without a transaction. */
   column(lease: Fenced, options?: ColumnOptions): ColumnFence
 }
 
-/** Runs one statement with its parameters in an open transaction, and resolves to its rows or to `{ rows }`. */
-export type RunStatement = (text: string, params: unknown[]) => Promise<unknown>
-
-/**
- * A PGlite, or other software behind its two methods: `transaction` commits when the work resolves and rolls back when
- * it rejects; both kinds of `query` resolve to the rows or to `{ rows }`.
- */
-export interface TransactionalLike<Transaction> {
-  query(text: string, params?: unknown[]): Promise<unknown>
-  transaction(work: (transaction: Transaction) => Promise<unknown>): Promise<unknown>
-}
-
-/** How to reach a database, whatever the driver. */
-export interface Database<Transaction> {
-  /** One statement in a transaction of its own. */
-  query: Query
-  /** A transaction on a connection that nobody else uses meanwhile: committed when the work resolves, else rolled back. */
-  transaction<T>(
-    isolation: Isolation | undefined,
-    work: (transaction: Transaction, query: Query) => Promise<T>,
-  ): Promise<T>
-  /** How to run statements in a transaction that the user has opened. */
-  within(transaction: Transaction | RunStatement): Query
-}
-
+/** What is special about a database. */
 export interface Dialect extends ColumnSyntax {
   readonly name: string
   schema(table: string): string
-  /** What has to be there before the transaction begins. */
-  prepare?(query: Query, table: string, lease: Fenced): Promise<void>
+  /** How to run statements in a transaction that the user has opened. */
+  queryWithin(transaction: unknown): SqlQuery
+  /** Creates what has to be there before the transaction begins. */
+  prepare?(query: SqlQuery, table: string, lease: Fenced): Promise<void>
   /** In a transaction: locks the fences of a lease, and raises them if all of them let it pass. */
-  raise(query: Query, table: string, lease: Fenced, from: string | undefined): Promise<readonly Refused[]>
-  /** Rejects unless a transaction is open, and if it has read what is older than the fences. */
-  raiseWithin(query: Query, table: string, lease: Fenced): Promise<readonly Refused[]>
+  raise(query: SqlQuery, table: string, lease: Fenced, from: string | undefined): Promise<readonly RefusedResource[]>
+  /** Rejects when no transaction is open, or when it has read data that is older than the fences. */
+  raiseWithin(query: SqlQuery, table: string, lease: Fenced): Promise<readonly RefusedResource[]>
   /** The statement failed because of another transaction; a new transaction may succeed. */
   isConflict(error: unknown): boolean
   isMissingTable(error: unknown): boolean
+  /** The database itself has said so: its code is for the caller, who may try again after a conflict. */
+  isAnswer(error: unknown): boolean
   /** Somebody else created the table at the same moment. */
   isCreated(error: unknown): boolean
 }
@@ -86,24 +66,28 @@ export interface Dialect extends ColumnSyntax {
 export class SqlStoreGuard<Transaction> implements SqlGuard<Transaction> {
   readonly schema: string
   readonly #dialect: Dialect
-  readonly #database: Database<Transaction>
+  readonly #client: TransactionalClient
   readonly #table: string
-  readonly #post: Post
+  readonly #context: GuardContext
 
-  constructor(dialect: Dialect, database: Database<Transaction>, options: SqlGuardOptions) {
-    this.#post = new Post(dialect.name, options, ['table'])
+  constructor(dialect: Dialect, client: TransactionalClient, options: SqlGuardOptions) {
+    this.#context = new GuardContext(dialect.name, options, ['table'])
     this.#dialect = dialect
-    this.#database = database
+    this.#client = client
     this.#table = quotedTable(options.table ?? 'ringfence_guard', dialect)
     this.schema = dialect.schema(this.#table)
   }
 
   get rejections(): number {
-    return this.#post.rejections
+    return this.#context.rejections
   }
 
   async init(): Promise<void> {
-    await this.#post.answered([], this.#create())
+    try {
+      await this.#context.answered([], this.#create())
+    } catch (error) {
+      throw this.#failure([], error)
+    }
   }
 
   async enter(lease: Fenced): Promise<void> {
@@ -127,13 +111,13 @@ export class SqlStoreGuard<Transaction> implements SqlGuard<Transaction> {
 
   async within(transaction: Transaction | RunStatement, lease: Fenced): Promise<void> {
     const fenced = fencedOrThrow(lease)
-    const query = this.#database.within(transaction)
+    const query = this.#dialect.queryWithin(transaction)
     try {
       const raising = this.#dialect.raiseWithin(query, this.#table, fenced)
-      this.#refuse(fenced, await this.#post.answered(fenced.resources, raising))
+      this.#refuse(fenced, await this.#context.answered(fenced.resources, raising))
     } catch (error) {
-      if (!this.#dialect.isMissingTable(error)) throw error
-      const how = 'nobody creates it in a transaction of yours: call init() before, or run schema'
+      if (!this.#dialect.isMissingTable(error)) throw this.#failure(fenced.resources, error)
+      const how = 'the guard does not create it in your transaction: call init() before, or run schema'
       throw new GuardError(`there is no table ${this.#table}; ${how}`, fenced.resources, {
         cause: error,
         transient: false,
@@ -142,7 +126,7 @@ export class SqlStoreGuard<Transaction> implements SqlGuard<Transaction> {
   }
 
   column(lease: Fenced, options: ColumnOptions = {}): ColumnFence {
-    return columnFence(fencedOrThrow(lease), options, this.#dialect, this.#post)
+    return columnFence(fencedOrThrow(lease), options, this.#dialect, this.#context)
   }
 
   #run<T>(
@@ -153,12 +137,19 @@ export class SqlStoreGuard<Transaction> implements SqlGuard<Transaction> {
       readonly isolation?: Isolation | undefined
     },
   ): Promise<T> {
-    const [dialect, database, table] = [this.#dialect, this.#database, this.#table]
-    return fencedTransaction<[Transaction, Query], T>(this.#post, lease, {
-      prepare: async () => dialect.prepare?.(database.query, table, lease),
-      open: (inside) => database.transaction(terms.isolation, (...opened) => inside(opened)),
+    const [dialect, client, table] = [this.#dialect, this.#client, this.#table]
+    return fencedTransaction<[unknown, SqlQuery], T>(this.#context, lease, {
+      prepare: async () => dialect.prepare?.(client.query, table, lease),
+      open: (inside) =>
+        client
+          .transaction((...opened) => inside(opened), terms.isolation)
+          .catch((error: unknown) => {
+            throw error instanceof EndedTransactionError ? guardError(error, lease) : error
+          }),
       raise: async ([, query]) => this.#refuse(lease, await dialect.raise(query, table, lease, terms.from)),
-      work: ([transaction]) => terms.work(transaction),
+      // The driver hands over what the caller's types say.
+      work: ([transaction]) => terms.work(transaction as Transaction),
+      failure: (error) => this.#failure(lease.resources, error),
       mayTryAgain: async (error) => {
         if (dialect.isConflict(error)) return true
         if (!dialect.isMissingTable(error)) return false
@@ -170,16 +161,24 @@ export class SqlStoreGuard<Transaction> implements SqlGuard<Transaction> {
 
   async #create(): Promise<void> {
     try {
-      await this.#database.query(this.schema, [])
+      await this.#client.query(this.schema, [])
     } catch (error) {
       if (!this.#dialect.isCreated(error)) throw error
     }
   }
 
-  #refuse(lease: Fenced, refused: readonly Refused[]): void {
-    const [first] = refused
-    if (first !== undefined) throw this.#post.refusal(lease, first.resource, first.seen)
+  #failure(resources: readonly string[], error: unknown): unknown {
+    return this.#dialect.isAnswer(error) ? error : this.#context.failure(resources, error)
   }
+
+  #refuse(lease: Fenced, refused: readonly RefusedResource[]): void {
+    const [first] = refused
+    if (first !== undefined) throw this.#context.refusal(lease, first.resource, first.seen)
+  }
+}
+
+function guardError(error: EndedTransactionError, { resources }: Fenced): GuardError {
+  return new GuardError(error.message, resources, { cause: error, transient: error.transient })
 }
 
 const ISOLATIONS: readonly Isolation[] = ['read committed', 'repeatable read', 'serializable']

@@ -11,20 +11,20 @@ export function commonAttributes(engine: string, resources: readonly string[], c
   return classify === undefined ? common : { ...common, 'ringfence.resource': classOf(resources, classify) }
 }
 
-/** Mostly one; the classes of a lease over several kinds of resources, each once. */
+/** The classes of the resources, each once. Usually one. */
 export function classOf(resources: readonly string[], classify: Classify): string {
   if (resources.length === 1) return classify(resources[0]!)
   return [...new Set(resources.map((resource) => classify(resource)))].sort().join(',')
 }
 
-/** Few different values: a code where there is one, else the name of the class. */
+/** The code of an error, or else the name of its class: few different values. */
 export function errorType(error: unknown): string {
   if (!(error instanceof Error)) return '_OTHER'
   const code: unknown = Reflect.get(error, 'code')
   return typeof code === 'string' && code !== '' ? code : error.name
 }
 
-/** An error's message with the resources' names taken out, of two that begin alike the longer one first. */
+/** The message of an error without the names of the resources. Longer names first: one may begin with another. */
 export function messageWithout(resources: readonly string[], error: Error): string {
   const names = resources.toSorted((a, b) => b.length - a.length)
   return names.reduce((message, name) => message.replaceAll(name, '…'), error.message)

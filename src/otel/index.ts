@@ -10,20 +10,20 @@ import { Spans } from './spans.ts'
 export interface InstrumentOptions {
   /**
    * Puts a resource into a class, which becomes the attribute `ringfence.resource`: `(name) => name.split(':')[0]`. There
-   * should be few classes, since each one makes time series of its own. Default: resources don't show at all.
+   * should be few classes, because each one makes time series of its own. Default: no resource shows.
    */
   resource?: (name: string) => string
-  /** An observer of your own, told the same afterwards. */
+  /** An observer of your own, which receives the same events afterwards. */
   observe?: Instrument
-  /** Spans for acquiring and for holding. Default true; without a tracer provider there are none anyway. */
+  /** Spans for acquiring and for holding. Default true. Without a tracer provider there are no spans. */
   traces?: boolean
-  /** Default: the global one, as it is when the first event is told. */
+  /** Default: the global one, as it is at the first event. */
   meterProvider?: MeterProvider
   /** Default: the global one. */
   tracerProvider?: TracerProvider
 }
 
-/** An observer for locks and for guards; one may serve any number of them. */
+/** An observer for locks and for guards. One observer can serve any number of them. */
 export type Instrument = (event: LockEvent | GuardEvent, engine?: string) => void
 
 /** Measures and traces with OpenTelemetry: `createLocks(engine, { observe: instrument() })`. */
@@ -39,7 +39,7 @@ export function instrument(options: InstrumentOptions = {}): Instrument {
   const spans = tracer === undefined ? undefined : new Spans(tracer, resource)
   let measured: Metrics | undefined
   return (event, engine = 'unknown') => {
-    // Not before: a meter of the global provider that is asked for before the SDK has started measures nothing, ever.
+    // Not earlier: a meter that is taken from the global provider before the SDK has started never measures anything.
     measured ??= new Metrics(meterProvider ?? metrics.getMeterProvider(), resource)
     measured.heard(event, engine)
     spans?.heard(event, engine)

@@ -1,23 +1,23 @@
 import type { Attributes, MeterProvider } from '@opentelemetry/api'
 
-/** How many there are now, of an engine and a class of resources. */
+/** How many there are now, for one engine and one class of resources. */
 export interface Level {
   readonly attributes: Attributes
   waiters: number
   leases: number
-  /** So far. */
+  /** Since the start. */
   handOvers: number
 }
 
-/** The name that OpenTelemetry knows us by. */
+/** Our name in OpenTelemetry. */
 export const SCOPE = 'ringfence'
 
 const known = new WeakMap<MeterProvider, Levels>()
 
 /**
- * What changes with every lease is counted here and read when metrics are collected: adding to an instrument four times a section
- * would cost more than all the rest. One for all who measure with a provider, because of two callbacks that observe the same
- * attributes the later one would win, and not their sum.
+ * Numbers that change with every lease are counted here and read when metrics are collected: adding to an instrument four times
+ * for each lease would cost more than all other work. There is one for each provider: of two callbacks that observe the same
+ * attributes, OpenTelemetry keeps the later value and not the sum.
  */
 export class Levels {
   readonly #levels = new Map<string, Level>()
@@ -34,22 +34,22 @@ export class Levels {
 
   constructor(provider: MeterProvider) {
     const meter = provider.getMeter(SCOPE)
-    const waiters = { unit: '{waiter}', description: 'Calls without an outcome yet.' }
+    const waiters = { unit: '{waiter}', description: 'Calls that have no outcome yet.' }
     meter.createObservableUpDownCounter('ringfence.waiters', waiters).addCallback((result) => {
       for (const prepare of this.#collecting) prepare()
       for (const level of this.#levels.values()) result.observe(level.waiters, level.attributes)
     })
-    const leases = { unit: '{lease}', description: 'Leases held.' }
+    const leases = { unit: '{lease}', description: 'Leases that are held.' }
     meter.createObservableUpDownCounter('ringfence.leases', leases).addCallback((result) => {
       for (const level of this.#levels.values()) result.observe(level.leases, level.attributes)
     })
-    const handOvers = { unit: '{handover}', description: 'Leases passed straight on within the process.' }
+    const handOvers = { unit: '{handover}', description: 'Leases handed over within the process.' }
     meter.createObservableCounter('ringfence.handovers', handOvers).addCallback((result) => {
       for (const level of this.#levels.values()) result.observe(level.handOvers, level.attributes)
     })
   }
 
-  /** Is called when metrics are collected, before anything is read. */
+  /** Called when metrics are collected, before anything is read. */
   beforeCollecting(prepare: () => void): void {
     this.#collecting.add(prepare)
   }

@@ -9,11 +9,11 @@ import { Records } from './records.ts'
 const WAIT_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
 /** From a short section to a leader of a day. */
 const HOLD_SECONDS = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 3600, 21_600, 86_400]
-/** A renewal that goes well leaves two thirds. */
+/** A renewal that succeeds at once leaves two thirds. */
 const SLACK_PARTS = [0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1]
-/** The core tells of stalls from a tenth of a second on. */
+/** The core reports stalls of a tenth of a second and more. */
 const STALL_SECONDS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
-/** Within one machine, one zone, one region, around the world; 2 s is the end of patience. */
+/** Within one machine, one zone, one region, around the world; 2 s is about the longest request timeout. */
 const TRIP_SECONDS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5]
 
 const OUTCOME = 'ringfence.outcome'
@@ -23,16 +23,16 @@ const DENIED: Record<DenialReason, string> = {
   held: 'refused',
   timeout: 'timed_out',
   aborted: 'aborted',
-  // Our own doing, and no fault of the engine.
+  // Ended by us, not by a fault of the engine.
   closed: 'aborted',
   failed: 'error',
 }
 
-/** `unnoticed`: the lease had ended before, which only its release found out. */
+/** `unnoticed`: the lease had ended before, and only its release found that out. */
 const LOSSES = ['stolen', 'unreachable', 'expired', 'abandoned', 'unnoticed']
 const RENEWALS = ['renewed', 'doubtful', 'lost']
 
-/** The common attributes of an engine's leases of a class, and those most often needed with them. */
+/** The common attributes of one engine's leases of one class, and the attributes that are most often needed with them. */
 interface Labels {
   readonly level: Level
   readonly common: Attributes
@@ -69,14 +69,18 @@ export class Metrics {
     const counter = (name: string, unit: string, description: string): Counter =>
       meter.createCounter(name, { unit, description })
     this.#acquire = histogram('ringfence.acquire.duration', 's', 'Time from the call to its outcome.', WAIT_SECONDS)
-    this.#refusals = counter('ringfence.attempt.refusals', '{attempt}', 'Attempts that met another holder.')
+    this.#refusals = counter(
+      'ringfence.attempt.refusals',
+      '{attempt}',
+      'Attempts that were refused because of another holder.',
+    )
     this.#failures = counter('ringfence.attempt.failures', '{attempt}', 'Attempts that the engine could not make.')
     this.#hold = histogram('ringfence.hold.duration', 's', 'Time for which a lease was held.', HOLD_SECONDS)
     this.#renewals = counter('ringfence.renewals', '{renewal}', 'Renewals of leases.')
     const left = 'Part of the ttl that was left when a renewal was proved.'
     this.#slack = histogram('ringfence.renewal.slack', '1', left, SLACK_PARTS)
     this.#losses = counter('ringfence.losses', '{lease}', 'Leases that ended without being given back.')
-    this.#stalls = histogram('ringfence.stall.duration', 's', 'Time for which the process stood still.', STALL_SECONDS)
+    this.#stalls = histogram('ringfence.stall.duration', 's', 'Time for which the process did not run.', STALL_SECONDS)
     this.#trips = histogram('ringfence.node.duration', 's', 'Round trip of a command to a node.', TRIP_SECONDS)
     this.#rejections = counter('ringfence.guard.rejections', '{rejection}', 'Calls that a guard refused.')
   }
@@ -128,7 +132,7 @@ export class Metrics {
         if (labels === undefined) return
         this.#records.add(this.#hold, event.heldMs / 1000, { ...labels.common, [OUTCOME]: 'lost' })
         this.#losses.add(1, { ...labels.common, [REASON]: event.reason })
-        // That it is someone else's now is what a renewal was told.
+        // A renewal has found that the lease is no longer ours.
         if (event.reason === 'stolen') this.#renewals.add(1, { ...labels.common, [OUTCOME]: 'lost' })
         return
       }
@@ -171,7 +175,7 @@ export class Metrics {
     return labels
   }
 
-  /** Undefined for a lease that is known to be over, or was given back before anyone had it. */
+  /** Undefined for a lease that is known to have ended, or that was released before any caller got it. */
   #ended(owner: string): Labels | undefined {
     const labels = this.#holds.get(owner)
     if (labels === undefined) return undefined
@@ -198,7 +202,7 @@ export class Metrics {
     return labels
   }
 
-  /** A counter that first shows up with a one has not risen, in the eyes of those who watch for a rise. */
+  /** An alert on the rise of a counter does not see a counter that appears with the value 1, so each starts with 0. */
   #begin(common: Attributes): void {
     for (const reason of LOSSES) this.#losses.add(0, { ...common, [REASON]: reason })
     for (const outcome of RENEWALS) this.#renewals.add(0, { ...common, [OUTCOME]: outcome })

@@ -1,11 +1,11 @@
 import type { Attributes, Histogram } from '@opentelemetry/api'
 
-/** So many are recorded in one go: some 0.2 ms. */
+/** How many are recorded in one go: about 0.2 ms. */
 const MOST = 128
 
 /**
- * Measurements kept back until there are many, or until they are collected. A record by itself, between two commands to a server,
- * finds none of its code and data in the processor's caches and takes several times as long as one in a row of many.
+ * Measurements that wait until there are many of them, or until metrics are collected. A single record between two commands to a
+ * server finds neither its code nor its data in the processor's caches, and takes several times as long as one of many in a row.
  */
 export class Records {
   readonly #histograms: Histogram[] = []

@@ -11,22 +11,22 @@ import type { LockEvent } from '../events.ts'
 import type { GuardEvent } from '../guards/guard.ts'
 import { commonAttributes, errorType, messageWithout, type Classify } from './attributes.ts'
 
-interface Call {
+interface OpenCall {
   readonly span: Span
-  /** Of the caller. */
+  /** The context of the caller. */
   readonly context: Context
   readonly common: Attributes
 }
 
 /**
  * A span for acquiring and one for holding. Both are children of the span that was active at the call, one after the other, and
- * the hold is linked to its acquire: as its child it would stick out of a span that ended long ago. A call outside of
- * any span has only the acquire to hold on to, and there the hold is its child, so that they share a trace.
+ * the hold is linked to its acquire. It is not a child of the acquire, whose span has ended by then. There is one exception:
+ * if no span was active at the call, the hold is a child of the acquire, so that both are in one trace.
  */
 export class Spans {
   readonly #tracer: Tracer
   readonly #classify: Classify | undefined
-  readonly #calls = new Map<number, Call>()
+  readonly #calls = new Map<number, OpenCall>()
   /** By owner. */
   readonly #holds = new Map<string, Span>()
 
@@ -84,7 +84,7 @@ export class Spans {
     const active = context.active()
     const attributes = commonAttributes(engine, resources, this.#classify)
     const span = this.#tracer.startSpan('ringfence acquire', { attributes }, active)
-    // Not sampled, or nobody traces.
+    // Not sampled, or tracing is off.
     if (!span.isRecording()) return
     const parent = trace.getSpan(active) === undefined ? trace.setSpan(active, span) : active
     this.#calls.set(call, { span, context: parent, common: attributes })
@@ -106,7 +106,7 @@ export class Spans {
     const span = this.#taken(call)?.span
     if (span === undefined) return
     span.setAttribute('ringfence.outcome', reason)
-    // Refused, aborted and closed are answers; a call that ran out of time or failed is not what anyone wanted.
+    // A call that was refused, aborted or closed has an answer. Only one that timed out or failed counts as an error.
     if (reason === 'timeout' || reason === 'failed') {
       const { 'error.type': type, 'exception.message': message } = failure(resources, cause)
       span.setAttribute('error.type', type)
@@ -127,7 +127,7 @@ export class Spans {
     span.end()
   }
 
-  #taken(call: number): Call | undefined {
+  #taken(call: number): OpenCall | undefined {
     const found = this.#calls.get(call)
     this.#calls.delete(call)
     return found

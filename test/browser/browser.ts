@@ -1,8 +1,8 @@
 import { rmSync } from 'node:fs'
 import { chromium, type Browser, type BrowserContext, type BrowserContextOptions, type Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, expect } from 'vitest'
-import { program } from '../support/engines.ts'
-import { createFolder } from '../support/temporary-folder.ts'
+import { program } from '../../harness/binaries.ts'
+import { createFolder } from '../../harness/temporary-folder.ts'
 
 export interface VisitOptions extends BrowserContextOptions {
   /** Complaints of the browser that belong to the test, such as that a server which was stopped can't be reached. */

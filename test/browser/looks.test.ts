@@ -45,6 +45,19 @@ test.each([320, 360, 400])('on a phone of %d px nothing lies outside of the scre
   expect(await page.locator('#details').isVisible()).toBe(false)
 })
 
+test('on the narrowest phone the title stands clear of the connection beside it, also with a button to log out', async () => {
+  await using stage = await Stage.set(browser, { auth: () => 'write' })
+  const page = await stage.visit({ viewport: { width: 320, height: 640 }, hasTouch: true, isMobile: true })
+  await isLive(page)
+  const gapPx = await page.evaluate<number>(`(() => {
+    document.querySelector('#logout').hidden = false
+    const title = document.createRange()
+    title.selectNodeContents(document.querySelector('.brand h1'))
+    return document.querySelector('#connection').getBoundingClientRect().left - title.getBoundingClientRect().right
+  })()`)
+  expect(gapPx).toBeGreaterThanOrEqual(8)
+})
+
 test.each(['light', 'dark'] as const)(
   'in %s colours every text is readable: a contrast of 4.5 or more',
   async (scheme) => {

@@ -1,5 +1,5 @@
 import type { Locator, Page } from 'playwright-core'
-import { until } from '../support/until.ts'
+import { until } from '../../harness/until.ts'
 
 /** The row of a resource, by its whole name; it exists only while it is in view. */
 export function row(page: Page, resource: string): Locator {

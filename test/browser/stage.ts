@@ -5,7 +5,7 @@ import type { Engine } from '../../src/engine.ts'
 import { redis } from '../../src/engines/redis/index.ts'
 import { createLocks, type Locks } from '../../src/locks.ts'
 import type { LocksOptions } from '../../src/options.ts'
-import { startRedis, type RedisServer } from '../support/servers/redis.ts'
+import { startRedis, type RedisServer } from '../../harness/servers/redis.ts'
 import type { Visitor, VisitOptions } from './browser.ts'
 import { Site } from './site.ts'
 
@@ -48,7 +48,7 @@ export class Stage implements AsyncDisposable {
 
   /** The core refuses some names and owners; other software on the same server does not. */
   async grantPastTheCore(resource: string, owner: string): Promise<void> {
-    await this.#viewed.acquire({ resources: [resource], owner, ttlMs: 60_000, inOrder: false })
+    await this.#viewed.acquire({ resources: [resource], owner, ttlMs: 60_000 })
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest'
-import { Board } from '../../src/dashboard/board.ts'
+import { Board } from '../../src/dashboard/server/board.ts'
 import { dashboard } from '../../src/dashboard/index.ts'
 import type { History } from '../../src/dashboard/protocol.ts'
 import { memory } from '../../src/engines/memory.ts'
 import { createLocks, type Engine, type LeaseInfo } from '../../src/index.ts'
-import { ManualClock, settled } from '../support/manual-clock.ts'
-import { until } from '../support/until.ts'
+import { ManualClock, settled } from '../../harness/manual-clock.ts'
+import { until } from '../../harness/until.ts'
 import { ask, post, Viewer } from './viewer.ts'
 
 interface Seen {
@@ -144,7 +144,7 @@ test('a lease that is ended here does not come back by a look that had read it b
       yield* leases
     },
   })
-  await real.acquire({ resources: ['x'], owner: 'o', ttlMs: 60_000, inOrder: false })
+  await real.acquire({ resources: ['x'], owner: 'o', ttlMs: 60_000 })
   await using page = dashboard(engine, { auth: () => 'write', clock, every: 1000 })
   await using viewer = await Viewer.open(page)
   await until(() => go, { what: 'a look under way' })

@@ -9,11 +9,11 @@ import { mariadb } from '../../src/engines/mariadb/index.ts'
 import { postgres } from '../../src/engines/postgres/index.ts'
 import { redis, redlock } from '../../src/engines/redis/index.ts'
 import { createLocks, type Engine } from '../../src/index.ts'
-import { startMariadb } from '../support/servers/mariadb.ts'
-import { startPostgres } from '../support/servers/postgres.ts'
-import { startRedis, startRedisNodes, type RedisServer } from '../support/servers/redis.ts'
-import { createFolder, removeFolder } from '../support/temporary-folder.ts'
-import { until } from '../support/until.ts'
+import { startMariadb } from '../../harness/servers/mariadb.ts'
+import { startPostgres } from '../../harness/servers/postgres.ts'
+import { startRedis, startRedisNodes, type RedisServer } from '../../harness/servers/redis.ts'
+import { createFolder, removeFolder } from '../../harness/temporary-folder.ts'
+import { until } from '../../harness/until.ts'
 import { ask, post, Viewer } from './viewer.ts'
 
 const WRITER: DashboardOptions = { auth: () => ({ role: 'write', name: 'ada' }), every: 200 }
@@ -145,6 +145,25 @@ describe.each(Object.entries(kinds))('on %s', (_name, { nodes, start }) => {
     }
     expect((await viewer.has('findings')).findings.length).toBeGreaterThan(0)
   })
+})
+
+test('a node that sits out is shown as such', async () => {
+  await using servers = await startRedisNodes(3)
+  const clients = servers.nodes.map(({ port }) => new Redis({ port }).on('error', () => undefined))
+  const engine = redlock(clients)
+  await engine.init!()
+  await servers.nodes[1]!.restart({ empty: true })
+  await using page = dashboard(engine, WRITER)
+  await using viewer = await Viewer.open(page)
+  const { nodes } = await viewer.has('nodes')
+  expect(nodes.map(({ sitsOutMs }) => sitsOutMs)).toEqual([undefined, 61_000, undefined])
+  // Its time begins when a client wants its vote.
+  expect(nodes[1]).toMatchObject({ sitsOutLater: true })
+  await engine.acquire({ resources: ['order'], owner: 'someone', ttlMs: 10_000 })
+  const runs = async (): Promise<boolean> => (await engine.probe!())[1]!.sitsOutLater === false
+  await until(runs, { what: 'its time runs' })
+  await engine.close()
+  for (const client of clients) client.disconnect()
 })
 
 describe('one Redis', () => {

@@ -4,18 +4,18 @@ import { connect, type AddressInfo } from 'node:net'
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { dashboard, type Dashboard } from '../../src/dashboard/index.ts'
-import type { History, LeaseChanges, Problem } from '../../src/dashboard/protocol.ts'
+import type { History, LeaseChanges, ProblemDetails } from '../../src/dashboard/protocol.ts'
 import { memory } from '../../src/engines/memory.ts'
 import { createLocks, type Engine } from '../../src/index.ts'
-import { ManualClock, settled } from '../support/manual-clock.ts'
-import { until } from '../support/until.ts'
+import { ManualClock, settled } from '../../harness/manual-clock.ts'
+import { until } from '../../harness/until.ts'
 import { ask, post, Viewer } from './viewer.ts'
 
 const ANYONE = { auth: () => 'write' as const, every: 100 }
 
 async function fill(engine: Engine, count: number, ttlMs = 3_600_000): Promise<void> {
   for (let index = 0; index < count; index++)
-    await engine.acquire({ resources: [`r${index}`], owner: `${index}`, ttlMs, inOrder: false })
+    await engine.acquire({ resources: [`r${index}`], owner: `${index}`, ttlMs })
 }
 
 async function listening(listener: RequestListener): Promise<AsyncDisposable & { url: string; port: number }> {
@@ -55,7 +55,7 @@ describe('names that were chosen to do harm', () => {
 
   test.each(names)('%j is shown, has a history and is released like any other', async (resource) => {
     const owner = `${'0'.repeat(32)}@${resource}`
-    const grant = await engine.acquire({ resources: [resource], owner, ttlMs: 60_000, inOrder: false })
+    const grant = await engine.acquire({ resources: [resource], owner, ttlMs: 60_000 })
     expect(grant.kind).toBe('granted')
     await using viewer = await Viewer.open(page)
     const { token } = await viewer.sees(resource, (row) => row.owner === owner && row.label === resource)
@@ -68,7 +68,7 @@ describe('names that were chosen to do harm', () => {
 
   test('a line break in what other software has written does not break out of an event', async () => {
     const resource = 'x\n\nevent: hello\ndata: {}'
-    await engine.acquire({ resources: [resource], owner: 'a\r\nb', ttlMs: 60_000, inOrder: false })
+    await engine.acquire({ resources: [resource], owner: 'a\r\nb', ttlMs: 60_000 })
     await using viewer = await Viewer.open(page)
     await viewer.sees(resource, ({ owner }) => owner === 'a\r\nb')
     expect(viewer.heard.filter(({ name }) => name === 'hello')).toHaveLength(1)
@@ -179,7 +179,7 @@ describe('limits', () => {
     const headers = { 'content-type': 'application/json', origin: 'http://localhost:7464' }
     const response = await ask(page, '/extend', { method: 'POST', headers, body })
     expect([response.status, response.headers.get('content-type')]).toEqual([400, 'application/problem+json'])
-    expect(((await response.json()) as Problem).detail).toMatch(/expected/)
+    expect(((await response.json()) as ProblemDetails).detail).toMatch(/expected/)
   })
 })
 
@@ -250,7 +250,7 @@ describe('a page that does not read', () => {
         const name = (index: number): string => `${round}-${index}-${'x'.repeat(900)}`
         round++
         for (let index = 0; index < 1500; index++)
-          await engine.acquire({ resources: [name(index)], owner: name(index), ttlMs: 150, inOrder: false })
+          await engine.acquire({ resources: [name(index)], owner: name(index), ttlMs: 150 })
         return page.counts.streams === 0
       },
       { what: 'it is cut off', withinMs: 30_000, everyMs: 100 },
@@ -292,7 +292,7 @@ test('closing ends all pages and all timers, and leaves the engine open', async 
   await clock.advance(1001)
   expect(clock.timers).toBe(0)
   expect((await ask(page, '/events')).status).toBe(503)
-  expect(await engine.acquire({ resources: ['x'], owner: 'x', ttlMs: 1000, inOrder: false })).toMatchObject({
+  expect(await engine.acquire({ resources: ['x'], owner: 'x', ttlMs: 1000 })).toMatchObject({
     kind: 'granted',
   })
 })

@@ -6,8 +6,8 @@ import { expect, test } from 'vitest'
 import { dashboard } from '../../src/dashboard/index.ts'
 import { redis } from '../../src/engines/redis/index.ts'
 import { createLocks, type Lease } from '../../src/index.ts'
-import { startRedis } from '../support/servers/redis.ts'
-import { until } from '../support/until.ts'
+import { startRedis } from '../../harness/servers/redis.ts'
+import { until } from '../../harness/until.ts'
 import { Viewer } from './viewer.ts'
 
 const PAGES = 50
@@ -17,7 +17,7 @@ const LEASES = 2000
 test('fifty pages and two thousand leases that are renewed: every page is right, and hears of news alone', async () => {
   await using server = await startRedis()
   const client = new Redis({ port: server.port })
-  const engine = redis(client, { nodeTimeout: '5s' })
+  const engine = redis(client, { requestTimeout: '5s' })
   const locks = createLocks(engine, { ttl: '12s' })
   const leases: Lease[] = []
   while (leases.length < LEASES) {

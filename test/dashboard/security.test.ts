@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { dashboard, type AuditEntry, type Dashboard, type DashboardOptions } from '../../src/dashboard/index.ts'
 import { memory } from '../../src/engines/memory.ts'
 import { createLocks, type Lease } from '../../src/index.ts'
-import { ManualClock } from '../support/manual-clock.ts'
+import { ManualClock } from '../../harness/manual-clock.ts'
 import { ask, post, Viewer } from './viewer.ts'
 
 const READ = 'read-token-0123456789'

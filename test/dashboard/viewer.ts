@@ -1,6 +1,6 @@
 import type { Dashboard } from '../../src/dashboard/index.ts'
 import type { Events, LeaseRow } from '../../src/dashboard/protocol.ts'
-import { until } from '../support/until.ts'
+import { until } from '../../harness/until.ts'
 
 interface Shown extends LeaseRow {
   /** On our own clock. */

@@ -1,8 +1,10 @@
 import { describe, test } from 'vitest'
-import { conformance } from '../../src/conformance.ts'
+import { conformance } from '../../src/conformance/index.ts'
 import { memory } from '../../src/engines/memory.ts'
+import { viewOf } from '../../harness/engine-view.ts'
 
 describe('memory', () => {
   const engine = memory()
-  for (const { name, run } of conformance({ engine: () => engine })) test(name, run)
+  for (const { name, run } of conformance({ engine: () => viewOf(engine), methods: ['handOver', 'watch'] }))
+    test(name, run)
 })

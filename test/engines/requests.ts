@@ -3,7 +3,7 @@ import { systemRandom } from '../../src/random.ts'
 
 /** For a new owner. */
 export function requestFor(resources: string | string[], ttlMs = 20_000): LeaseRequest {
-  return { resources: [resources].flat(), owner: `${systemRandom.id()}@test`, ttlMs, inOrder: false }
+  return { resources: [resources].flat(), owner: `${systemRandom.id()}@test`, ttlMs }
 }
 
 export async function granted(from: Engine, request: LeaseRequest): Promise<LeaseRef> {

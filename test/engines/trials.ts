@@ -3,9 +3,9 @@ import { expect, test } from 'vitest'
 import type { Engine } from '../../src/engine.ts'
 import type { LockEvent } from '../../src/events.ts'
 import { createLocks, type Locks } from '../../src/locks.ts'
-import { startWorker, type Worker } from '../support/child.ts'
-import { createFolder, removeFolder } from '../support/temporary-folder.ts'
-import { until } from '../support/until.ts'
+import { startWorker, type Worker } from '../../harness/child.ts'
+import { createFolder, removeFolder } from '../../harness/temporary-folder.ts'
+import { until } from '../../harness/until.ts'
 
 /** The servers of one trial, and engines on them. */
 export interface TrialServers extends AsyncDisposable {

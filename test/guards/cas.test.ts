@@ -1,24 +1,35 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { casGuard, objectStore, type CasGuard, type CasStore, type Fenced } from '../../src/guards/index.ts'
-import { startEtcd, type EtcdServer } from '../support/servers/etcd.ts'
-import { startObjects, type ObjectsServer } from '../support/servers/objects.ts'
+import { startEtcd, type EtcdServer } from '../../harness/servers/etcd.ts'
+import { startObjects, type ObjectsServer } from '../../harness/servers/objects.ts'
 import { freshResource, guardSuite, leaseOf, type Bench } from './suite.ts'
 
 let objects: ObjectsServer
+let s3: ObjectsServer
 let etcd: EtcdServer
 
 beforeAll(async () => {
   objects = await startObjects()
+  s3 = await startObjects({ etag: 'content' })
   etcd = await startEtcd()
 })
 
 afterAll(async () => {
   await objects?.[Symbol.asyncDispose]()
+  await s3?.[Symbol.asyncDispose]()
   await etcd?.stop()
 })
 
+function objectUrl(key: string): string {
+  return `${objects.url}/${encodeURIComponent(key)}`
+}
+
 function store(): CasStore<Uint8Array> {
-  return objectStore({ url: (key) => `${objects.url}/${encodeURIComponent(key)}` })
+  return objectStore({ url: objectUrl })
+}
+
+function s3Store(): CasStore<Uint8Array> {
+  return objectStore({ url: (key) => `${s3.url}/${encodeURIComponent(key)}`, fenceIn: 'body' })
 }
 
 async function writeAll<Value>(guard: CasGuard<Value>, lease: Fenced, value: Value): Promise<void> {
@@ -26,6 +37,10 @@ async function writeAll<Value>(guard: CasGuard<Value>, lease: Fenced, value: Val
 }
 
 const text = (value: Uint8Array | undefined): string => Buffer.from(value ?? []).toString()
+
+function add(amount: number): (value: Uint8Array | undefined) => Uint8Array {
+  return (value) => Buffer.from(String(Number(text(value)) + amount))
+}
 
 function objectsBench(): Bench<CasGuard<Uint8Array>> {
   return {
@@ -36,6 +51,16 @@ function objectsBench(): Bench<CasGuard<Uint8Array>> {
 }
 
 guardSuite('objects over HTTP', objectsBench, { oneByOne: true })
+
+guardSuite<CasGuard<Uint8Array>>(
+  'objects over HTTP whose ETag is made of the content, as that of S3',
+  () => ({
+    guard: (options) => casGuard(s3Store(), options),
+    read: async (resource) => Number(text((await s3Store().read(resource))?.value)),
+    write: (guard, lease, value) => writeAll(guard, lease, Buffer.from(String(value))),
+  }),
+  { oneByOne: true },
+)
 
 interface EtcdAnswer {
   readonly succeeded?: boolean
@@ -100,7 +125,10 @@ describe('compare-and-set', () => {
     const guard = casGuard(store())
     const [entered, plain] = [freshResource(), freshResource()]
     await guard.enter(leaseOf(entered, 1n))
-    expect(await store().read(entered)).toMatchObject({ value: undefined, fence: '1 redis%3A' })
+    expect(await store().read(entered)).toMatchObject({
+      value: undefined,
+      fence: expect.stringMatching(/^1 redis%3A \w+$/) as string,
+    })
     await guard.write(leaseOf(entered, 1n), entered, (value) => Buffer.from(`was ${typeof value}`))
     expect(text((await store().read(entered))?.value)).toBe('was undefined')
     await guard.write(leaseOf(entered, 1n), entered, () => Buffer.from(''))
@@ -109,6 +137,78 @@ describe('compare-and-set', () => {
     await fetch(`${objects.url}/${encodeURIComponent(plain)}`, { method: 'PUT', body: 'plain' })
     await guard.enter(leaseOf(plain, 1n))
     expect(text((await store().read(plain))?.value)).toBe('plain')
+  })
+
+  describe.each(['header', 'body'] as const)(
+    'a transport that sends a PUT again because its answer was lost, fence in the %s',
+    (fenceIn) => {
+      test('does not make one write two', async () => {
+        const resource = freshResource()
+        let lost = 0
+        const repeating = objectStore({
+          url: objectUrl,
+          fenceIn,
+          async fetch(to, init) {
+            const answer = await fetch(to, init)
+            if (init.method === 'GET') return answer
+            lost++
+            return fetch(to, init)
+          },
+        })
+        const guard = casGuard(repeating)
+        const lease = leaseOf(resource, 1n)
+        await guard.enter(lease)
+        expect(text(await guard.write(lease, resource, add(10)))).toBe('10')
+        let calls = 0
+        const second = await guard.write(lease, resource, (value) => (calls++, add(10)(value)))
+        expect([text(second), calls, lost, guard.rejections]).toEqual(['20', 1, 3, 0])
+        expect(text((await repeating.read(resource))?.value)).toBe('20')
+      })
+
+      test('nor when others have written before it looks again', async () => {
+        const resource = freshResource()
+        const calm = casGuard(objectStore({ url: objectUrl, fenceIn }))
+        const lease = leaseOf(resource, 1n)
+        let others = 0
+        const repeating = objectStore({
+          url: objectUrl,
+          fenceIn,
+          async fetch(to, init) {
+            const answer = await fetch(to, init)
+            if (init.method === 'GET') return answer
+            // The same holder in another task, and then a newer one.
+            for (const token of [1n, 1n, 2n]) {
+              others++
+              await calm.write(leaseOf(resource, token), resource, add(1))
+            }
+            return fetch(to, init)
+          },
+        })
+        expect(text(await casGuard(repeating).write(lease, resource, add(10)))).toBe('10')
+        expect(text((await repeating.read(resource))?.value)).toBe(String(10 + others))
+      })
+    },
+  )
+
+  test('a storage whose ETag does not change with the fence is refused, with what to do instead', async () => {
+    const guard = casGuard(objectStore({ url: (key) => `${s3.url}/${encodeURIComponent(key)}` }))
+    const resource = freshResource()
+    await guard.write(leaseOf(resource, 1n), resource, () => Buffer.from('1'))
+    await expect(guard.enter(leaseOf(resource, 2n))).rejects.toMatchObject({
+      code: 'GUARD',
+      transient: false,
+      message: expect.stringContaining("fenceIn: 'body'") as string,
+    })
+  })
+
+  test('a first line that is no fence is a part of the value', async () => {
+    const resource = freshResource()
+    await fetch(`${s3.url}/${encodeURIComponent(resource)}`, { method: 'PUT', body: 'one\ntwo' })
+    const guard = casGuard(s3Store())
+    await guard.enter(leaseOf(resource, 1n))
+    expect(text((await s3Store().read(resource))?.value)).toBe('one\ntwo')
+    const raw = await (await fetch(`${s3.url}/${encodeURIComponent(resource)}`)).text()
+    expect(raw).toMatch(/^ringfence-fence: 1 redis%3A \w+\none\ntwo$/)
   })
 
   test('entering again writes nothing', async () => {
@@ -157,7 +257,9 @@ describe('compare-and-set', () => {
 
   test('a store that does not answer is given up in time', async () => {
     const silent: CasStore<number> = { read: () => new Promise(() => undefined), write: async () => true }
-    await expect(casGuard(silent, { timeout: 50 }).enter(leaseOf('a', 1n))).rejects.toThrow('no answer within 50 ms')
+    await expect(casGuard(silent, { requestTimeout: 50 }).enter(leaseOf('a', 1n))).rejects.toThrow(
+      'no answer within 50 ms',
+    )
   })
 
   test('arguments that can not be are refused by name', async () => {
@@ -169,6 +271,9 @@ describe('compare-and-set', () => {
     expect(() => casGuard({} as never)).toThrow('store: expected an object with read and write')
     expect(() => casGuard(etcdStore(), { key: 'a' as never })).toThrow('key: expected a function')
     expect(() => objectStore({} as never)).toThrow('url: expected a function')
+    expect(() => objectStore({ url: () => '', fenceIn: 'footer' as never })).toThrow(
+      "fenceIn: expected 'header' or 'body'",
+    )
     expect(() => objectStore({ url: () => '', fenceHeader: 'a b' })).toThrow(
       'fenceHeader: expected the name of a header',
     )

@@ -12,10 +12,11 @@ import {
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { systemClock } from '../../src/clock.ts'
 import { openDatabase } from '../../src/engines/file/database.ts'
+import { systemRandom } from '../../src/random.ts'
 import { file } from '../../src/engines/file/index.ts'
 import { fileGuard, type FileGuard } from '../../src/guards/index.ts'
 import { createLocks } from '../../src/index.ts'
-import { createFolder, removeFolder } from '../support/temporary-folder.ts'
+import { createFolder, removeFolder } from '../../harness/temporary-folder.ts'
 import { freshResource, guardSuite, leaseOf, type Bench } from './suite.ts'
 
 let folder: string
@@ -91,7 +92,7 @@ describe('replace', () => {
   test('a newer holder that enters between the raise and the renaming keeps it from its place too', async () => {
     const resource = freshResource()
     await guardOf().enter(leaseOf(freshResource(), 1n))
-    const other = (await openDatabase(`${folder}/fences.db`, { create: false }))!
+    const other = (await openDatabase(`${folder}/fences.db`, { create: false, random: systemRandom }))!
     const enter = other.statement("UPDATE fence SET token = '2' WHERE resource = ? AND token = '1'")
     // In this process nothing gets a turn between the two steps, except that each of them looks at the clock first.
     const clock = {
@@ -136,10 +137,10 @@ describe('the database', () => {
   })
 
   test('that another process has locked is waited for, up to a time', async () => {
-    const guard = guardOf({ timeout: 100 })
+    const guard = guardOf({ requestTimeout: 100 })
     const resource = freshResource()
     await guard.enter(leaseOf(resource, 1n))
-    const other = (await openDatabase(`${folder}/fences.db`, { create: false }))!
+    const other = (await openDatabase(`${folder}/fences.db`, { create: false, random: systemRandom }))!
     other.statement('BEGIN IMMEDIATE').run()
     await expect(guard.enter(leaseOf(resource, 2n))).rejects.toMatchObject({
       code: 'GUARD',

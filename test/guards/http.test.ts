@@ -11,9 +11,10 @@ import {
   problemOf,
   redisGuard,
   type Fenced,
+  type HttpGuardOptions,
   type RedisGuard,
 } from '../../src/guards/index.ts'
-import { startRedis, type RedisServer } from '../support/servers/redis.ts'
+import { startRedis, type RedisServer } from '../../harness/servers/redis.ts'
 import { freshResource, leaseOf } from './suite.ts'
 
 let redisServer: RedisServer
@@ -45,10 +46,14 @@ interface Service {
   readonly send: (name: string, headers: Record<string, string>, text?: string) => Promise<Response>
 }
 
-const nameOf = (url: string): string => decodeURIComponent(new URL(url, 'http://service').pathname.slice(1))
+type Options = Omit<HttpGuardOptions<never>, 'resource'>
 
-function fetchService(): Service {
-  const handle = fencedHandler(guard, { resource: ({ url }: Request) => nameOf(url) }, async (request, lease) => {
+const nameOf = (url: string): string => decodeURIComponent(new URL(url, 'http://service').pathname.slice(1))
+const nameInRequest = ({ url }: Request): string => nameOf(url)
+const nameInMessage = ({ url = '' }: IncomingMessage): string => nameOf(url)
+
+function fetchService(options: Options): Service {
+  const handle = fencedHandler(guard, { resource: nameInRequest, ...options }, async (request, lease) => {
     return new Response(await put(lease, await request.text()))
   })
   return {
@@ -79,8 +84,8 @@ async function listen(listener: (request: IncomingMessage, response: ServerRespo
 }
 
 /** As Express does it: middlewares in turn, an error goes to the one with four parameters. */
-async function nodeService(): Promise<Service> {
-  const middleware = fencedMiddleware(guard, { resource: ({ url = '' }: IncomingMessage) => nameOf(url) })
+async function nodeService(options: Options): Promise<Service> {
+  const middleware = fencedMiddleware(guard, { resource: nameInMessage, ...options })
   const onError = fencedErrors()
   return listen((request, response) => {
     const failed = (error: unknown): void => {
@@ -103,12 +108,14 @@ async function nodeService(): Promise<Service> {
   })
 }
 
-describe.each<[string, () => Service | Promise<Service>]>([
+describe.each<[string, (options: Options) => Service | Promise<Service>]>([
   ['a fetch-style handler', fetchService],
   ['a middleware', nodeService],
-])('%s', (_kind, start) => {
+])('%s', (_kind, starting) => {
+  const start = async (options: Options = {}): Promise<Service> => starting(options)
+
   test('handles what a holder sends, and answers 412 with a problem to an older one', async () => {
-    const { send } = await start()
+    const { send } = await start({ maxToken: 2n ** 62n })
     const name = freshResource()
     const newer = await send(name, fencingHeaders(leaseOf(name, 2n ** 53n + 1n)), 'new')
     expect([newer.status, await newer.text()]).toEqual([200, 'kept new'])
@@ -119,7 +126,7 @@ describe.each<[string, () => Service | Promise<Service>]>([
       type: 'urn:ringfence:stale-token',
       title: 'Stale fencing token',
       status: 412,
-      detail: `token ${2n ** 53n} of '${name}' is stale: ${2n ** 53n + 1n} was seen`,
+      detail: `token ${2n ** 53n} of '${name}' is stale: ${2n ** 53n + 1n} was seen; stop: a newer holder has taken over`,
       resource: name,
       token: String(2n ** 53n),
       seen: String(2n ** 53n + 1n),
@@ -165,6 +172,31 @@ describe.each<[string, () => Service | Promise<Service>]>([
     const foreign = await send(name, fencingHeaders(leaseOf(name, 2n, 'etcd:')))
     expect(foreign.status).toBe(412)
     expect(await foreign.json()).toMatchObject({ type: 'urn:ringfence:foreign-token', resource: name, token: '2' })
+  })
+
+  test('answers 412 to another engine than that of the server, also to the first request of a resource', async () => {
+    const { send } = await start({ engine: 'redis:' })
+    const name = freshResource()
+    const foreign = await send(name, fencingHeaders(leaseOf(name, 9n, 'etcd:')))
+    expect(foreign.status).toBe(412)
+    expect(await foreign.json()).toMatchObject({ type: 'urn:ringfence:foreign-token', resource: name, token: '9' })
+    expect((await send(name, fencingHeaders(leaseOf(name, 1n, 'redis:')))).status).toBe(200)
+  })
+
+  test('answers 400 to a token that no engine can have reached yet, and the resource can still be used', async () => {
+    const { send } = await start()
+    const name = freshResource()
+    const nowUs = BigInt(Date.now()) * 1000n
+    for (const absurd of [2n ** 63n - 1n, nowUs * 1000n, nowUs + 2n * 86_400_000_000n]) {
+      const answer = await send(name, fencingHeaders(leaseOf(name, absurd)))
+      expect([answer.status, await answer.json()]).toMatchObject([
+        400,
+        { type: 'urn:ringfence:implausible-token', token: String(absurd), detail: expect.stringContaining('maxToken') },
+      ])
+    }
+    expect((await send(name, fencingHeaders(leaseOf(name, nowUs)))).status).toBe(200)
+    const { send: sendHigher } = await start({ maxToken: 2n ** 63n - 1n })
+    expect((await sendHigher(name, fencingHeaders(leaseOf(name, nowUs * 1000n)))).status).toBe(200)
   })
 
   test('answers 412 when the holder became stale between entering and the write of the handler', async () => {
@@ -234,6 +266,7 @@ test('arguments that can not be are refused by name', () => {
   expect(() => fencedHandler(guard, {} as never, () => undefined)).toThrow('resource: expected a function')
   expect(() => fencedHandler(guard, { resource }, undefined as never)).toThrow('handler: expected a function')
   expect(() => fencedMiddleware(guard, { resource, engine: '' })).toThrow('engine: expected the identity')
+  expect(() => fencedMiddleware(guard, { resource, maxToken: 5 as never })).toThrow('maxToken: expected a bigint')
   expect(() => fencedMiddleware(guard, { resource, header: 'X' } as never)).toThrow("got 'header'")
   expect(() => fencedOf({})).toThrow('request: expected one that has come through fencedMiddleware')
   expect(() => fencingHeaders({} as never)).toThrow(TypeError)

@@ -3,8 +3,8 @@ import mysql from 'mysql2/promise'
 import { createPool } from 'mysql2'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { mariadbGuard, type Fenced, type Isolation, type SqlGuard } from '../../src/guards/index.ts'
-import { startMariadb, type MariadbServer } from '../support/servers/mariadb.ts'
-import { until } from '../support/until.ts'
+import { startMariadb, type MariadbServer } from '../../harness/servers/mariadb.ts'
+import { until } from '../../harness/until.ts'
 import { freshResource, gate, guardSuite, leaseOf, type Bench } from './suite.ts'
 
 let server: MariadbServer
@@ -115,6 +115,22 @@ guardSuite<SqlGuard<unknown>>(
   },
   { oneByOne: true },
 )
+
+test('columns that are 0 and empty at first: the first write passes and fences the row', async () => {
+  await pool.query(`CREATE TABLE item (id int PRIMARY KEY, quantity int,
+    fence_token bigint NOT NULL DEFAULT 0, fence_engine varchar(255)) ENGINE=InnoDB`)
+  await pool.query('INSERT INTO item (id, quantity) VALUES (1, 0)')
+  const write = async (token: bigint): Promise<number> => {
+    const fence = mariadbGuard(pool).column(leaseOf('item:1', token))
+    const result = await pool.query(
+      `UPDATE item SET quantity = quantity + 1, ${fence.set} WHERE id = 1 AND ${fence.where}`,
+      [...fence.setParams, ...fence.whereParams],
+    )
+    return fence.check(result, () => pool.query(`SELECT ${fence.select} FROM item WHERE id = 1 FOR UPDATE`))
+  }
+  expect(await write(5n)).toBe(1)
+  await expect(write(4n)).rejects.toMatchObject({ code: 'STALE_TOKEN', seen: 5n })
+})
 
 test('mysql2, columns: the row count is read, and a token above 2^53 is not rounded', async () => {
   const guard = mariadbGuard(pool2)
@@ -230,9 +246,27 @@ describe('a transaction', () => {
     expect(pool.activeConnections()).toBe(0)
   })
 
+  test('may enter for another lease within', async () => {
+    const guard = mariadbGuard(pool)
+    const [outer, inner] = [freshResource(), freshResource()]
+    await guard.transaction(leaseOf(outer, 2n), async (tx) => {
+      await guard.within(tx, leaseOf(inner, 3n))
+      await tx.query(SET, [outer, 5])
+    })
+    expect(await read(outer)).toBe(5)
+    await expect(guard.enter(leaseOf(inner, 2n))).rejects.toMatchObject({ seen: 3n })
+  })
+
+  test('is not undone by rolling back to a savepoint that the work can name', async () => {
+    const guard = mariadbGuard(pool)
+    const resource = freshResource()
+    const work = guard.transaction(leaseOf(resource, 2n), (tx) => tx.query('ROLLBACK TO SAVEPOINT ringfence_guard'))
+    await expect(work).rejects.toMatchObject({ errno: 1305 })
+  })
+
   test('rejects when a statement of the work has committed it, or a deadlock ended it unnoticed', async () => {
     const guard = mariadbGuard(pool)
-    const ended = { code: 'GUARD', message: expect.stringContaining('the transaction ended before the work did') }
+    const ended = { code: 'GUARD', message: expect.stringContaining('the work has ended the transaction') }
     const resource = freshResource()
     const committing = guard.transaction(leaseOf(resource, 1n), async (tx) => {
       await tx.query('CREATE TABLE IF NOT EXISTS on_the_way (id int)')
@@ -289,7 +323,7 @@ describe('the table', () => {
     await expect(guard.within(connection, leaseOf('a', 1n))).rejects.toMatchObject({
       code: 'GUARD',
       transient: false,
-      message: expect.stringContaining('there is no table `never_made`; nobody creates it'),
+      message: expect.stringContaining('there is no table `never_made`; the guard does not create it'),
     })
     await connection.rollback()
     await connection.release()
@@ -310,7 +344,7 @@ test('a server that does not answer is given up in time, before the work, at its
   await using frozen = await startMariadb()
   const { host, port, user, database } = frozen
   const own = mariadb.createPool({ host, port, user, database, connectionLimit: 3 })
-  const guard = mariadbGuard(own, { timeout: 300 })
+  const guard = mariadbGuard(own, { requestTimeout: 300 })
   await guard.enter(leaseOf('a', 1n))
   const silence = { code: 'GUARD', transient: true, message: expect.stringContaining('no answer within 300 ms') }
   const error = new Error('of the work')

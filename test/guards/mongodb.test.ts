@@ -1,7 +1,7 @@
 import { MongoClient, type ClientSession, type Collection, type Db } from 'mongodb'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { mongodbGuard, type Fenced, type MongodbGuard } from '../../src/guards/index.ts'
-import { startMongodb, type MongodbServer } from '../support/servers/mongodb.ts'
+import { startMongodb, type MongodbServer } from '../../harness/servers/mongodb.ts'
 import { freshResource, gate, guardSuite, leaseOf, type Bench } from './suite.ts'
 
 interface Account {
@@ -105,7 +105,7 @@ describe('two holders at once', () => {
   })
 
   test('one whose fence was raised already can not commit after a newer one has entered', async () => {
-    const guard = mongodbGuard(db, { timeout: 500 })
+    const guard = mongodbGuard(db, { requestTimeout: 500 })
     const [resource, other] = [freshResource(), freshResource()]
     // The fence has this token already, so raising it changes nothing; it must be in conflict with the newer one all the same.
     await guard.enter(leaseOf(resource, 1n))
@@ -159,6 +159,36 @@ describe('a transaction', () => {
     })
     await expect(work).rejects.toMatchObject({ code: 112 })
     expect(runs).toBe(1)
+  })
+
+  test.each([
+    ['commits it', (session: ClientSession) => session.commitTransaction()],
+    [
+      'commits it and starts another',
+      async (session: ClientSession) => {
+        await session.commitTransaction()
+        session.startTransaction()
+      },
+    ],
+    [
+      'aborts it and starts another',
+      async (session: ClientSession) => {
+        await session.abortTransaction()
+        session.startTransaction()
+      },
+    ],
+  ])('rejects when the work %s', async (_what, end) => {
+    const guard = mongodbGuard(db)
+    const resource = freshResource()
+    const work = guard.transaction(leaseOf(resource, 3n), async (session) => {
+      await end(session)
+      if (session.inTransaction()) await put(leaseOf(resource, 3n), 5, session)
+    })
+    await expect(work).rejects.toMatchObject({
+      code: 'GUARD',
+      message: expect.stringContaining('the work has ended the transaction'),
+    })
+    expect(await read(resource)).toBe(0)
   })
 
   test('rejects when an operation has ended it and the work passed over that', async () => {
@@ -215,6 +245,37 @@ describe('documents', () => {
     await expect(documents.update(leaseOf(_id, 2n), { _id }, { balance: 1 })).rejects.toThrow("got the field 'balance'")
   })
 
+  test('wait for a majority, whatever the collection was told, and in a transaction for its commit', async () => {
+    const own = new MongoClient(server.url, { monitorCommands: true, writeConcern: { w: 1 } })
+    const sent: unknown[] = []
+    own.on('commandStarted', ({ commandName, command }) => {
+      const { writeConcern } = command as { writeConcern?: object }
+      if (['update', 'findAndModify', 'commitTransaction'].includes(commandName)) sent.push([commandName, writeConcern])
+    })
+    const documents = mongodbGuard(own.db('test')).documents(own.db('test').collection<Account>('accounts'))
+    const _id = freshResource()
+    await documents.update(leaseOf(_id, 1n), { _id }, { $set: { balance: 1 } }, { upsert: true })
+    await documents.enter(leaseOf(_id, 2n), { _id })
+    await documents.adopt(leaseOf(_id, 1n, 'etcd:'), { _id }, 'redis:')
+    await own.withSession(async (session) => {
+      await documents.update(leaseOf(_id, 2n, 'etcd:'), { _id }, { $inc: { balance: 1 } }, { session })
+      session.startTransaction({ writeConcern: { w: 'majority' } })
+      await documents.update(leaseOf(_id, 2n, 'etcd:'), { _id }, { $inc: { balance: 1 } }, { session })
+      await session.commitTransaction()
+    })
+    const majority = { w: 'majority' }
+    expect(sent).toMatchObject([
+      ['update', majority],
+      ['findAndModify', majority],
+      ['findAndModify', majority],
+      ['update', majority],
+      ['update', undefined],
+      ['commitTransaction', majority],
+    ])
+    expect(await read(_id)).toBe(3)
+    await own.close()
+  })
+
   test.each([{ promoteLongs: false }, { useBigInt64: true }, { promoteValues: false }])(
     'a client with %o rounds no token',
     async (options) => {
@@ -236,7 +297,7 @@ describe('documents', () => {
 test('without a replica set, one resource can be entered and documents updated, and the rest says what it needs', async () => {
   await using single = await startMongodb()
   const own = new MongoClient(single.url)
-  const guard = mongodbGuard(own.db('test'), { timeout: 1000 })
+  const guard = mongodbGuard(own.db('test'), { requestTimeout: 1000 })
   await guard.enter(leaseOf('a', 2n))
   await expect(guard.enter(leaseOf('a', 1n))).rejects.toMatchObject({ seen: 2n })
   const documents = guard.documents(own.db('test').collection<Account>('accounts'))

@@ -3,8 +3,8 @@ import { Client, Pool, type PoolClient } from 'pg'
 import postgres from 'postgres'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { postgresGuard, type Fenced, type Isolation, type SqlGuard } from '../../src/guards/index.ts'
-import { startPostgres, type PostgresServer } from '../support/servers/postgres.ts'
-import { until } from '../support/until.ts'
+import { startPostgres, type PostgresServer } from '../../harness/servers/postgres.ts'
+import { until } from '../../harness/until.ts'
 import { freshResource, gate, guardSuite, leaseOf, type Bench } from './suite.ts'
 
 let server: PostgresServer
@@ -36,6 +36,11 @@ const SET =
 
 async function readPool(resource: string): Promise<number> {
   const { rows } = await pool.query('SELECT balance FROM account WHERE id = $1', [resource])
+  return rows[0]?.balance ?? 0
+}
+
+async function readLite(resource: string): Promise<number> {
+  const { rows } = await lite.query<{ balance: number }>('SELECT balance FROM account WHERE id = $1', [resource])
   return rows[0]?.balance ?? 0
 }
 
@@ -84,10 +89,7 @@ guardSuite('postgres.js', () => ({
 
 guardSuite('PGlite', () => ({
   guard: (options) => postgresGuard(lite, options),
-  async read(resource) {
-    const { rows } = await lite.query<{ balance: number }>('SELECT balance FROM account WHERE id = $1', [resource])
-    return rows[0]?.balance ?? 0
-  },
+  read: readLite,
   write: (guard, lease, value) =>
     guard.transaction(lease, async (tx) => {
       for (const resource of lease.resources) await tx.query(SET, [resource, value])
@@ -149,6 +151,32 @@ describe('columns', () => {
     await expect(write(2n ** 53n)).rejects.toMatchObject({ token: 2n ** 53n, seen: 2n ** 53n + 1n })
     expect(await write(2n ** 53n + 1n, 'no such row')).toBe(0)
     expect(await write(2n ** 53n + 1n, resource, 'AND balance > 5')).toBe(0)
+  })
+
+  test.each([
+    ['fence_token bigint NOT NULL DEFAULT 0, fence_engine text'],
+    [`fence_token bigint NOT NULL DEFAULT 0, fence_engine text NOT NULL DEFAULT ''`],
+  ])('%s: a row that nobody has fenced yet is open, and fenced by its first write', async (columns) => {
+    await pool.query(`DROP TABLE IF EXISTS item; CREATE TABLE item (id int PRIMARY KEY, quantity int, ${columns})`)
+    await pool.query('INSERT INTO item (id, quantity) VALUES (1, 0)')
+    const guard = postgresGuard(pool)
+    const write = async (token: bigint, quantity: number, and = ''): Promise<number> => {
+      const fence = guard.column(leaseOf('item:1', token), { after: 1 })
+      const result = await pool.query(
+        `UPDATE item SET quantity = $1, ${fence.set} WHERE id = 1 AND ${fence.where} ${and}`,
+        [quantity, ...fence.params],
+      )
+      return fence.check(result, () => pool.query(`SELECT ${fence.select} FROM item WHERE id = 1 FOR UPDATE`))
+    }
+    expect(await write(5n, 1, 'AND quantity > 9')).toBe(0)
+    expect(await write(5n, 1)).toBe(1)
+    await expect(write(4n, 2)).rejects.toMatchObject({ code: 'STALE_TOKEN', seen: 5n })
+    await pool.query(`UPDATE item SET fence_engine = DEFAULT`)
+    await expect(write(6n, 2)).rejects.toMatchObject({
+      code: 'GUARD',
+      transient: false,
+      message: expect.stringContaining('the row has the token 5 without an engine'),
+    })
   })
 
   test('names, numbers and results that can not be are refused', async () => {
@@ -254,16 +282,49 @@ describe('a transaction', () => {
     expect(pool.idleCount).toBe(pool.totalCount)
   })
 
-  test.each<[string, () => SqlGuard<{ [method: string]: unknown }>]>([
-    ['pg', () => postgresGuard(pool) as never],
-    ['postgres.js', () => postgresGuard(sql) as never],
-    ['PGlite', () => postgresGuard(lite) as never],
-  ])('%s: rejects when a failed statement was passed over, because nothing is committed', async (_driver, guard) => {
-    const passedOver = guard().transaction(leaseOf(freshResource(), 1n), async (tx) => {
-      const query = (tx['unsafe'] ?? tx['query']) as (text: string) => Promise<unknown>
-      await query.call(tx, 'SELECT 1 / 0').then(undefined, () => undefined)
+  type Run = (text: string, params?: unknown[]) => Promise<unknown>
+  type Guarded = (lease: Fenced, work: (run: Run) => Promise<unknown>) => Promise<unknown>
+
+  test.each<[string, Guarded, (resource: string) => Promise<number>]>([
+    [
+      'pg',
+      (lease, work) => postgresGuard(pool).transaction(lease, (tx) => work((text, params) => tx.query(text, params))),
+      readPool,
+    ],
+    [
+      'postgres.js',
+      (lease, work) =>
+        postgresGuard(sql).transaction(lease, (tx) => work(async (text, params) => tx.unsafe(text, params as never[]))),
+      readPool,
+    ],
+    [
+      'PGlite',
+      (lease, work) => postgresGuard(lite).transaction(lease, (tx) => work((text, params) => tx.query(text, params))),
+      readLite,
+    ],
+  ])('%s: rejects when nothing is committed, or when the work has ended it', async (_driver, guarded, read) => {
+    const resource = freshResource()
+    const passedOver = guarded(leaseOf(resource, 1n), (run) => run('SELECT 1 / 0').catch(() => undefined))
+    await expect(passedOver).rejects.toMatchObject({
+      code: 'GUARD',
+      transient: true,
+      message: expect.stringContaining('nothing was committed'),
     })
-    await expect(passedOver).rejects.toThrow(/rolled back|division by zero|aborted/)
+    const stale = guarded(leaseOf(resource, 5n), async (run) => {
+      // A helper with a transaction of its own, on the same connection.
+      for (const statement of ['BEGIN', 'SELECT 1', 'COMMIT']) await run(statement)
+      await guarded(leaseOf(resource, 6n), (newer) => newer(SET, [resource, 50]))
+      await run(SET, [resource, 1])
+    })
+    await expect(stale).rejects.toMatchObject({
+      code: 'GUARD',
+      resources: [resource],
+      transient: false,
+      message: expect.stringContaining('the work has ended the transaction'),
+    })
+    expect(await read(resource), 'the stale write').not.toBe(1)
+    await guarded(leaseOf(resource, 7n), (run) => run(SET, [resource, 7]))
+    expect(await read(resource)).toBe(7)
   })
 
   test('does not run the work again when its own statements conflict', async () => {
@@ -360,7 +421,7 @@ describe('the table', () => {
     await expect(guard.within(client, leaseOf('a', 1n))).rejects.toMatchObject({
       code: 'GUARD',
       transient: false,
-      message: expect.stringContaining('there is no table "never_made"; nobody creates it'),
+      message: expect.stringContaining('there is no table "never_made"; the guard does not create it'),
     })
     await client.query('ROLLBACK')
     client.release()
@@ -388,7 +449,7 @@ describe('a server that does not answer', () => {
     await using frozen = await startPostgres()
     const own = new Pool({ connectionString: frozen.url, max: 3 })
     own.on('error', () => undefined)
-    const guard = postgresGuard(own, { timeout: 300 })
+    const guard = postgresGuard(own, { requestTimeout: 300 })
     await guard.enter(leaseOf('a', 1n))
     const silence = { code: 'GUARD', transient: true, message: expect.stringContaining('no answer within 300 ms') }
     const error = new Error('of the work')
@@ -406,4 +467,24 @@ describe('a server that does not answer', () => {
     await until(() => own.idleCount === own.totalCount && own.waitingCount === 0, { what: 'no connection is kept' })
     await own.end()
   })
+})
+
+test('a server that is down is a GuardError with the reason, also before the table is known', async () => {
+  const nowhere = new Pool({ host: '127.0.0.1', port: 1, connectionTimeoutMillis: 5000 })
+  const guard = postgresGuard(nowhere)
+  const lease = leaseOf(freshResource(), 1n)
+  const down = {
+    name: 'GuardError',
+    code: 'GUARD',
+    transient: true,
+    message: expect.stringMatching(/^the postgres guard failed: .*ECONNREFUSED/) as string,
+  }
+  await expect(guard.enter(lease)).rejects.toMatchObject({ ...down, resources: lease.resources })
+  await expect(guard.init()).rejects.toMatchObject(down)
+  await nowhere.end()
+})
+
+test('what the server itself says stays as it is: its code is for the caller', async () => {
+  const guard = postgresGuard(pool, { table: 'no_such_schema.fence' })
+  await expect(guard.enter(leaseOf(freshResource(), 1n))).rejects.toMatchObject({ code: '3F000' })
 })

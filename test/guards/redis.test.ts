@@ -2,8 +2,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { Redis } from 'ioredis'
 import { redisGuard, type RedisGuard } from '../../src/guards/index.ts'
 import { addressOf, CLUSTER, SINGLE, type Connected } from '../engines/redis/drivers-clients.ts'
-import { startCluster } from '../support/servers/redis-cluster.ts'
-import { startRedis, type RedisServer } from '../support/servers/redis.ts'
+import { startCluster } from '../../harness/servers/redis-cluster.ts'
+import { startRedis, type RedisServer } from '../../harness/servers/redis.ts'
 import { freshResource, guardSuite, leaseOf, type Bench } from './suite.ts'
 
 let server: RedisServer
@@ -136,7 +136,7 @@ function closed(): Redis {
 test('a server that does not answer is given up in time', async () => {
   await using frozen = await startRedis()
   const own = new Redis({ host: frozen.host, port: frozen.port })
-  const guard = redisGuard(own, { timeout: 200 })
+  const guard = redisGuard(own, { requestTimeout: 200 })
   await guard.enter(leaseOf('a', 1n))
   await frozen.freeze()
   await expect(guard.set(leaseOf('a', 1n), 'k', 'v')).rejects.toMatchObject({
@@ -163,4 +163,27 @@ test('on a Cluster, a fence and its keys share a slot, or the error says how the
     await expect(guard.enter(leaseOf(['a', 'b'], 1n))).rejects.toThrow('must share a hash slot')
   }
   for (const { close } of connected) await close()
+})
+
+test('a server that is down is a GuardError with the reason', async () => {
+  const nowhere = new Redis({ host: '127.0.0.1', port: 1 })
+  nowhere.on('error', () => undefined)
+  const guard = redisGuard(nowhere, { requestTimeout: '300ms' })
+  await expect(guard.enter(leaseOf(freshResource(), 1n))).rejects.toMatchObject({
+    code: 'GUARD',
+    message: expect.stringMatching(/ECONNREFUSED/) as string,
+  })
+  nowhere.disconnect()
+})
+
+test('a client that was closed is a GuardError for which trying again cannot help', async () => {
+  const closed = client.duplicate()
+  const guard = redisGuard(closed)
+  await closed.quit()
+  await expect(guard.enter(leaseOf(freshResource(), 1n))).rejects.toMatchObject({ code: 'GUARD', transient: false })
+})
+
+test('set without a lease says that it lacks a lease', async () => {
+  const without = redisGuard(client).set('key' as never, 'value', undefined as never)
+  await expect(without).rejects.toThrow('lease: expected a lease, the first argument')
 })

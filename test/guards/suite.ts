@@ -190,7 +190,7 @@ export function guardSuite<G extends Guard>(
         expect(failures.filter(({ code }) => code !== 'STALE_TOKEN')).toEqual([])
       }
       // Where a store refuses instead of making one wait (MongoDB), the last of twenty gets in after many tries.
-      const patient = { timeout: '50s' } as const
+      const patient = { requestTimeout: '50s' } as const
       await atOnce(1, (lease) => enter(guard(patient), lease))
       await atOnce(21, (lease) => write(guard(patient), lease, Number(lease.token)))
       await write(guard(), leaseOf([a, b, c], 40n), 40)
@@ -200,9 +200,14 @@ export function guardSuite<G extends Guard>(
     test('what is not a lease, and options that do not exist, are refused by name', async () => {
       const { guard } = bench()
       const wrong = (lease: unknown): Promise<void> => guard().enter(lease as Fenced)
-      await expect(wrong(undefined)).rejects.toThrow(new TypeError('lease: expected a lease, got undefined'))
+      await expect(wrong(undefined)).rejects.toThrow(
+        new TypeError('lease: expected a lease, the first argument, got undefined'),
+      )
       await expect(wrong(leaseOf([], 1n))).rejects.toThrow(RangeError)
       await expect(wrong({ ...leaseOf('a', 1n), token: 1 })).rejects.toThrow('token: expected a bigint, got 1')
+      await expect(wrong({ ...leaseOf('a', 1n), token: '1' })).rejects.toThrow(
+        "token: expected a bigint, got '1'; convert a token that is text by BigInt(text)",
+      )
       await expect(wrong(leaseOf('a', -1n))).rejects.toThrow(
         'token: expected a number from 0 to 9223372036854775807, got -1',
       )
@@ -213,7 +218,7 @@ export function guardSuite<G extends Guard>(
       )
       expect(() => guard({ obsreve: () => undefined } as GuardOptions)).toThrow("got 'obsreve'")
       expect(() => guard({ observe: 1 as never })).toThrow('observe: expected a function, got 1')
-      expect(() => guard({ timeout: 'soon' as never })).toThrow('timeout: expected')
+      expect(() => guard({ requestTimeout: 'soon' as never })).toThrow('requestTimeout: expected')
     })
 
     if (oneByOne) return

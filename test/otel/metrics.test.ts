@@ -5,7 +5,7 @@ import { EngineError } from '../../src/errors.ts'
 import type { LockEvent } from '../../src/events.ts'
 import { instrument } from '../../src/otel/index.ts'
 import { systemRandom } from '../../src/random.ts'
-import { fails, Gate, lost, unknown } from '../support/scripted-engine.ts'
+import { fails, Gate, lost, unknown } from '../../harness/scripted-engine.ts'
 import { bench, neighbour, refOf, type Bench } from '../unit/bench.ts'
 import { telemetry, type Telemetry } from './telemetry.ts'
 
@@ -75,7 +75,7 @@ describe('time to acquire', () => {
     it.engine.next.acquire.push(
       () => RIVAL,
       fails(new EngineError('not now', ['a'])),
-      () => ({ kind: 'refused', reason: 'split' }),
+      () => ({ kind: 'refused', reason: 'split', retryWithinMs: 5 }),
     )
     const call = it.locks.acquire('a')
     await it.clock.advance(5000)

@@ -2,7 +2,7 @@ import { context, SpanStatusCode, trace, type Span } from '@opentelemetry/api'
 import { AlwaysOffSampler, BasicTracerProvider, type ReadableSpan } from '@opentelemetry/sdk-trace-base'
 import { describe, expect, test } from 'vitest'
 import { EngineError } from '../../src/errors.ts'
-import { fails, lost, unknown } from '../support/scripted-engine.ts'
+import { fails, lost, unknown } from '../../harness/scripted-engine.ts'
 import { bench, neighbour, refOf, type Bench } from '../unit/bench.ts'
 import { telemetry, type Telemetry } from './telemetry.ts'
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import type { Worker } from '../support/child.ts'
-import { until } from '../support/until.ts'
+import type { Worker } from '../../harness/child.ts'
+import { until } from '../../harness/until.ts'
 import { startBank, type Bank } from './bank.ts'
 import { isType, type Message } from './setup.ts'
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { startRedis } from '../support/servers/redis.ts'
+import { startRedis } from '../../harness/servers/redis.ts'
 import { isType, startSetup } from './setup.ts'
 
 const WAITERS = 60

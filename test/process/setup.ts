@@ -1,8 +1,8 @@
 import { Redis } from 'ioredis'
 import { redlock } from '../../src/engines/redis/index.ts'
 import { createLocks, type Locks } from '../../src/locks.ts'
-import { startWorker, type Worker } from '../support/child.ts'
-import { startRedisNodes, type RedisServer } from '../support/servers/redis.ts'
+import { startWorker, type Worker } from '../../harness/child.ts'
+import { startRedisNodes, type RedisServer } from '../../harness/servers/redis.ts'
 
 export interface Message {
   readonly type: string
@@ -20,7 +20,7 @@ export interface Setup extends AsyncDisposable {
 export async function startSetup(): Promise<Setup> {
   const { nodes, stop } = await startRedisNodes(5)
   const clients = nodes.map(({ host, port }) => new Redis({ host, port }).on('error', () => undefined))
-  const locks = createLocks(redlock(clients, { nodeTimeout: '1s' }))
+  const locks = createLocks(redlock(clients, { requestTimeout: '1s' }))
   const workers: Worker<Message>[] = []
   return {
     nodes,

@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis'
 import { expect, test } from 'vitest'
-import { startRedis } from '../support/servers/redis.ts'
-import { until } from '../support/until.ts'
+import { startRedis } from '../../harness/servers/redis.ts'
+import { until } from '../../harness/until.ts'
 import { isType, startSetup, type Setup } from './setup.ts'
 
 const TTL_MS = 2000

@@ -4,7 +4,7 @@ import { readdirSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { keptProgress, runSeeds, type Progress } from '../../sim/batch.ts'
-import { until } from '../support/until.ts'
+import { until } from '../../harness/until.ts'
 import { buildSimulator, node } from './build.ts'
 
 let folder: string

@@ -1,9 +1,14 @@
 import { describe, expect, test } from 'vitest'
 import { check } from '../../sim/checkers/all.ts'
 import { History, type HistoryEvent, type Verdict } from '../../sim/history.ts'
+import { ServerError } from '../../sim/redis.ts'
 
 /** A history as it might be, with what a test adds; without that, every checker is content or has nothing to say. */
 function history(...events: HistoryEvent[]): History {
+  return historyOf({}, ...events)
+}
+
+function historyOf(setup: Partial<History['setup']>, ...events: HistoryEvent[]): History {
   const made = new History()
   made.add({
     at: 0,
@@ -12,6 +17,7 @@ function history(...events: HistoryEvent[]): History {
     nodes: 3,
     resources: ['a'],
     ttlMs: 1000,
+    maxTtlMs: 1000,
     drift: 0.01,
     sitOutMs: 7000,
     faultless: false,
@@ -19,9 +25,21 @@ function history(...events: HistoryEvent[]): History {
     apartMs: 0,
     drifting: false,
     leftFrozen: false,
+    restart: 'auto',
+    unlike: '',
+    ...setup,
   })
   const last: HistoryEvent[] = [
-    { at: 9000, kind: 'call', process: 'p9', call: 900, resources: ['a'], waitMs: 100, turn: 'first' },
+    {
+      at: 9000,
+      kind: 'call',
+      process: 'p9',
+      call: 900,
+      resources: ['a'],
+      waitMs: 100,
+      turn: 'first',
+      isBounded: false,
+    },
     { at: 9010, kind: 'return', process: 'p9', call: 900, outcome: 'granted' },
     { at: 10_000, kind: 'closed', process: 'p9', timers: 0, subscriptions: 0, pending: 0 },
   ]
@@ -79,7 +97,16 @@ const late = (at: number): HistoryEvent[] => [
 const pause = (at: number, untilMs: number): HistoryEvent => ({ at, kind: 'pause', process: 'p0', untilMs })
 
 const turn = (outcome: string, tookMs: number): HistoryEvent[] => [
-  { at: 8000, kind: 'call', process: 'p0', call: 2, resources: ['a'], waitMs: 500, turn: 'second' },
+  {
+    at: 8000,
+    kind: 'call',
+    process: 'p0',
+    call: 2,
+    resources: ['a'],
+    waitMs: 500,
+    turn: 'second',
+    isBounded: false,
+  },
   { at: 8000 + tookMs, kind: 'return', process: 'p0', call: 2, outcome },
 ]
 
@@ -116,6 +143,43 @@ describe('exclusion', () => {
     for (const excuse of [fault(50, 'jump', {}, -500), fault(50, 'pause'), fault(50, 'crash', { memory: 'none' })]) {
       expect(verdictOf('exclusion', history(...both, excuse))).toMatchObject({ verdict: 'false' })
     }
+  })
+
+  test.each([
+    ['replace', {}],
+    ['restore', { copyMs: 9000 }],
+  ])('is not excused by %s: such a node sits out', (name, details) => {
+    expect(verdictOf('exclusion', history(...both, fault(50, name, details)))).toMatchObject({ verdict: 'false' })
+  })
+
+  test('is unknown after a copy that is younger than a node sits out, or with clients that are unlike', () => {
+    const copy = fault(50, 'restore', { copyMs: 6000 })
+    expect(verdictOf('exclusion', history(...both, copy))).toMatchObject({ verdict: 'unknown' })
+    const made = historyOf({ unlike: 'p0 had another list of nodes than the others' }, ...both)
+    expect(verdictOf('exclusion', made)).toMatchObject({ verdict: 'unknown' })
+  })
+
+  describe('when no node has a trace of use', () => {
+    const message = { process: 'p1', node: 'n1', owner: 'z', former: '', what: 'acquire', id: 3 }
+    const starts: HistoryEvent = { at: 0, kind: 'start', process: 'p1' }
+    const blank: HistoryEvent = { at: 60, kind: 'blank' }
+    const hears: HistoryEvent[] = [
+      { at: 40, kind: 'exec', reply: ['77'], late: false, kept: 0, ...message },
+      { at: 50, kind: 'heard', ...message },
+    ]
+
+    test('is unknown where a process looks that does not know either', () => {
+      expect(verdictOf('exclusion', history(...both, starts, blank))).toMatchObject({ verdict: 'unknown' })
+    })
+
+    test('is false where all have had a vote before, where a trace came before the process, and with strict', () => {
+      expect(verdictOf('exclusion', history(...both, starts, ...hears, blank))).toMatchObject({ verdict: 'false' })
+      const again: HistoryEvent = { at: 65, kind: 'stamped' }
+      const late: HistoryEvent = { at: 70, kind: 'start', process: 'p1' }
+      expect(verdictOf('exclusion', history(...both, blank, again, late))).toMatchObject({ verdict: 'false' })
+      const strict = historyOf({ restart: 'strict' }, ...both, starts, blank)
+      expect(verdictOf('exclusion', strict)).toMatchObject({ verdict: 'false' })
+    })
   })
 
   test('is unknown when nobody got a lease', () => {
@@ -213,6 +277,7 @@ describe('progress', () => {
       resources: ['a'],
       waitMs: 100,
       turn: 'any',
+      isBounded: false,
     }
     const later: HistoryEvent = { at: 60_000, kind: 'note', process: 'p0', text: 'much later' }
     expect(verdictOf('progress', history(call, later))).toMatchObject({ verdict: 'false' })
@@ -228,11 +293,105 @@ describe('progress', () => {
   })
 })
 
+const rests = (isSet: boolean): HistoryEvent => ({ at: 150, kind: 'rests', process: 'p0', owner: 'x', isSet })
+
+describe('a job that is run once', () => {
+  const job: HistoryEvent[] = [
+    ...lease('p0', 'x', 1, 100, 200),
+    { at: 100, kind: 'once', process: 'p0', owner: 'x', resource: 'a', atLeastMs: 1000, ttlMs: 1000 },
+    ends('p0', 'x', 150),
+  ]
+
+  test('is false when somebody has its resource before its time is over, also if its locks were closed', () => {
+    const early = lease('p1', 'y', 2, 700, 900)
+    expect(verdictOf('once', history(...job, ...early))).toMatchObject({ verdict: 'false', owners: ['x', 'y'] })
+    expect(verdictOf('once', history(...job, ...lease('p1', 'y', 2, 1100, 1200)))).toMatchObject({ verdict: 'true' })
+    const closing: HistoryEvent = { at: 500, kind: 'closing', process: 'p0' }
+    expect(verdictOf('once', history(...job, closing, ...early))).toMatchObject({ verdict: 'false' })
+    expect(verdictOf('once', history(...job, fault(300, 'flushall'), ...early))).toMatchObject({ verdict: 'unknown' })
+  })
+
+  test('counts from the request for its lease, unless the servers have set the rest of its time', () => {
+    const asked: HistoryEvent = { ...send(1, 'acquire'), at: 40 }
+    const next = lease('p1', 'y', 2, 1050, 1200)
+    const tooEarly = lease('p1', 'y', 2, 1000, 1200)
+    expect(verdictOf('once', history(asked, ...job, ...next))).toMatchObject({ verdict: 'true' })
+    expect(verdictOf('once', history(asked, ...job, rests(false), ...next))).toMatchObject({ verdict: 'true' })
+    expect(verdictOf('once', history(asked, ...job, ...tooEarly))).toMatchObject({ verdict: 'false' })
+    expect(verdictOf('once', history(asked, ...job, rests(true), ...next))).toMatchObject({ verdict: 'false' })
+  })
+
+  test('does not count a longer ttl than its time', () => {
+    const asked: HistoryEvent = { ...send(1, 'acquire'), at: 40 }
+    const long = job.map((event) => (event.kind === 'once' ? { ...event, ttlMs: 5000 } : event))
+    expect(verdictOf('once', history(asked, ...long, ...lease('p1', 'y', 2, 1050, 1200)))).toMatchObject({
+      verdict: 'false',
+    })
+    expect(verdictOf('once', history(asked, ...long, ...lease('p1', 'y', 2, 1100, 1200)))).toMatchObject({
+      verdict: 'true',
+    })
+  })
+})
+
+const send = (id: number, what: string): HistoryEvent => ({
+  at: 300,
+  kind: 'send',
+  what,
+  again: false,
+  id,
+  process: 'p0',
+  node: 'n1',
+  owner: 'x',
+  former: '',
+})
+
+describe('closed locks', () => {
+  const closing: HistoryEvent = { at: 100, kind: 'closing', process: 'p0' }
+  const shut: HistoryEvent = { at: 200, kind: 'shut', process: 'p0', lastId: 7 }
+  test('are false when they give a lease that is not over, or take or renew one', () => {
+    expect(verdictOf('closed', history(closing, ...lease('p0', 'x', 1, 101, 900)))).toMatchObject({ verdict: 'false' })
+    expect(verdictOf('closed', history(closing, ...lease('p0', 'x', 1, 101, 101)))).toMatchObject({ verdict: 'true' })
+    expect(verdictOf('closed', history(closing, shut, send(8, 'extend')))).toMatchObject({ verdict: 'false' })
+    expect(verdictOf('closed', history(closing, shut, send(8, 'release')))).toMatchObject({ verdict: 'true' })
+    expect(verdictOf('closed', history(closing, shut, send(7, 'acquire')))).toMatchObject({ verdict: 'true' })
+  })
+})
+
+const exec = (what: string, reply: string | ServerError, kept = 0): HistoryEvent => ({
+  at: 300,
+  kind: 'exec',
+  what,
+  reply: [reply],
+  late: false,
+  kept,
+  id: 8,
+  process: 'p0',
+  node: 'n1',
+  owner: 'x',
+  former: '',
+})
+
+describe('manners', () => {
+  test('are false when an extension puts back a lock that was gone', () => {
+    const put = { ...exec('extend', '1'), remade: true } as HistoryEvent
+    expect(verdictOf('manners', history(put))).toMatchObject({ verdict: 'false' })
+  })
+
+  test('are false when a server is sent what it refuses, what harms others, or a release that leaves something', () => {
+    const fraction = new ServerError('ERR value is not an integer or out of range')
+    expect(verdictOf('manners', history(exec('extend', fraction)))).toMatchObject({ verdict: 'false' })
+    expect(verdictOf('manners', history(exec('SCRIPT FLUSH', 'OK')))).toMatchObject({ verdict: 'false' })
+    expect(verdictOf('manners', history(exec('release', '1', 1)))).toMatchObject({ verdict: 'false' })
+    const denied = new ServerError('NOPERM no')
+    expect(verdictOf('manners', history(exec('release', denied)))).toMatchObject({ verdict: 'true' })
+  })
+})
+
 describe('what is left', () => {
   const message = { id: 5, process: 'p0', node: 'n1', owner: 'x', former: '' }
   const granted: HistoryEvent[] = [
     { at: 10, kind: 'send', what: 'acquire', again: false, ...message },
-    { at: 12, kind: 'exec', what: 'acquire', reply: ['77'], late: false, ...message },
+    { at: 12, kind: 'exec', what: 'acquire', reply: ['77'], late: false, kept: 0, ...message },
     { at: 14, kind: 'heard', what: 'acquire', ...message },
   ]
   const release: HistoryEvent = { at: 20, kind: 'send', what: 'release', again: false, ...message, id: 6 }

@@ -1,17 +1,9 @@
 import { Redis as Ioredis } from 'ioredis'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import {
-  acquireScript,
-  CLAMP_US,
-  CONFIRM,
-  EXTEND,
-  HAND_OVER,
-  INSPECT,
-  RELEASE,
-} from '../../src/engines/redis/scripts.ts'
+import { ACQUIRE, CLAMP_US, CONFIRM, EXTEND, HAND_OVER, INSPECT, RELEASE } from '../../src/engines/redis/scripts.ts'
 import { Seeded } from '../../sim/random.ts'
 import { Redis, type Reply } from '../../sim/redis.ts'
-import { startRedis, type RedisServer } from '../support/servers/redis.ts'
+import { startRedis, type RedisServer } from '../../harness/servers/redis.ts'
 
 /**
  * Times to live are whole units. Jumps of the clock are a sixteenth beyond whole ones, so that no few of them in a row come
@@ -41,7 +33,6 @@ afterAll(async () => {
 
 type Step = { readonly command: (nowUs: number) => string[] } | { readonly jumpMs: number }
 
-const ACQUIRE = acquireScript(0)
 const OWNERS = ['A', 'B', 'C']
 const KEYS = [
   ['l1', 'f1'],
@@ -267,6 +258,78 @@ test(
     }
   },
 )
+
+/** Numbers of grants come from the clock, which goes on. */
+function unclocked<T>(reply: T): T {
+  if (Array.isArray(reply)) return reply.map(unclocked) as T
+  return (typeof reply === 'string' && /^\d{16}$/.test(reply) ? 'number' : reply) as T
+}
+
+/** Runs the commands on both, one after the other. */
+async function expectAlike(to: Ioredis, model: Redis, commands: readonly (readonly string[])[]): Promise<void> {
+  for (const [name, ...args] of commands) {
+    const answer: unknown = await to.call(name!, ...args).catch((error: unknown) => error)
+    const reply = model.run([name!, ...args])
+    const asked = [name, ...args.filter((arg) => !arg.includes('\n'))].join(' ')
+    expect(alike(unclocked(reply), unclocked(answer)), `${asked}: ${String(answer)}, the model: ${String(reply)}`).toBe(
+      true,
+    )
+  }
+}
+
+async function startModel(): Promise<Redis> {
+  await client.flushall()
+  const model = new Model()
+  model.nowUs = (await ask([['PING']]))[0]!.toUs
+  return model.redis
+}
+
+test('a model refuses the numbers that Redis refuses', async () => {
+  const numbers = ['10.5', '10.0', '1e3', ' 10', '10 ', '+10', '0x10', '010', '-0', '-5', '0', '', '9'.repeat(20)]
+  const commands = [...numbers, '60000'].flatMap((number) => [
+    ['SET', 'l1', 'A'],
+    ['PEXPIRE', 'l1', number],
+    ['EXISTS', 'l1'],
+    ['PEXPIRE', 'none', number],
+    ['SET', 'l1', 'A', 'PX', number],
+    ['EVAL', EXTEND.text, '2', 'l1', 'f1', '60000', '0', '1', 'A', number, '5'],
+    ['EVAL', ACQUIRE.text, '2', 'l2', 'f2', 'A', number, '5', '60000'],
+    ['DEL', 'l1'],
+    ['DEL', 'l2'],
+  ])
+  await expectAlike(client, await startModel(), commands)
+})
+
+const STEPS_OF_LEASES = [
+  ['EVAL', ACQUIRE.text, '4', 'l1', 'f1', 'l2', 'f2', 'A', '60000', '5', '60000'],
+  ['EVAL', ACQUIRE.text, '2', 'l3', 'f3', 'A', '60000', '5', '60000'],
+  ['EVAL', CONFIRM.text, '2', 'l1', 'f1', 'A', '6', '60000'],
+  ['EVAL', EXTEND.text, '2', 'l1', 'f1', '60000', '0', '1', 'A', '60000', '9'],
+  ['EVAL', HAND_OVER.text, '2', 'l3', 'f3', 'A', 'B', '60000', '5', '60000'],
+  ['EVAL', RELEASE.text, '4', 'l1', 'f1', 'l2', 'f2', 'A', '9000000000000000', '60000', 'publish', 'c1', 'c2'],
+  ['EVAL', RELEASE.text, '2', 'l3', 'f3', 'B', '0', '60000', 'publish', 'c3'],
+  ['EXISTS', 'l1'],
+  ['EXISTS', 'l2'],
+  ['EXISTS', 'l3'],
+]
+
+test('a model without permission to publish does what Redis does', async () => {
+  await client.call('ACL', 'SETUSER', 'quiet', 'on', 'nopass', '~*', '+@all', 'resetchannels')
+  const quiet = new Ioredis({ port: server.port, username: 'quiet', password: 'any' })
+  const model = await startModel()
+  model.denied.add('publish')
+  await expectAlike(quiet, model, [...STEPS_OF_LEASES, ['PUBLISH', 'c1', 'x']])
+  quiet.disconnect()
+})
+
+test('a model without memory does what Redis does', async () => {
+  const model = await startModel()
+  await expectAlike(client, model, STEPS_OF_LEASES.slice(0, 2))
+  await client.config('SET', 'maxmemory', '1')
+  model.denied.add('memory')
+  await expectAlike(client, model, [['SET', 'x', '1'], ...STEPS_OF_LEASES, ['DEL', 'f1']])
+  await client.config('SET', 'maxmemory', '0')
+})
 
 test('the comparison would notice a model that is wrong', () => {
   expect(alike(['1', 'A', 50_000], ['1', 'A', 50_400])).toBe(true)

@@ -20,8 +20,8 @@ test('every failure of the catalogue has a name of its own', () => {
   expect(SCENARIOS.length).toBeGreaterThanOrEqual(16)
 })
 
-test('docs/proof.md tells them as they happen', async () => {
-  const file = path.resolve(import.meta.dirname, '../../docs/proof.md')
+test('docs/testing/catalogue.md tells them as they happen', async () => {
+  const file = path.resolve(import.meta.dirname, '../../docs/testing/catalogue.md')
   const text = readFileSync(file, 'utf8')
   const [begin, end] = ['<!-- scenarios -->\n', '<!-- end of scenarios -->']
   const told: string[] = []
@@ -29,7 +29,7 @@ test('docs/proof.md tells them as they happen', async () => {
   const [before, rest] = text.split(begin)
   const after = rest!.slice(rest!.indexOf(end))
   const now = [before, begin, told.join('\n'), after].join('')
-  if (process.env['UPDATE_PROOF'] === '1') writeFileSync(file, now)
+  if (process.env['UPDATE_CATALOGUE'] === '1') writeFileSync(file, now)
   const written = readFileSync(file, 'utf8')
-  expect(now, 'update it with: UPDATE_PROOF=1 npx vitest run test/sim/scenarios.test.ts').toBe(written)
+  expect(now, 'update it with: UPDATE_CATALOGUE=1 npx vitest run test/sim/scenarios.test.ts').toBe(written)
 })

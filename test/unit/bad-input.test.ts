@@ -51,17 +51,51 @@ describe('a resource name', () => {
         () => locks.tryAcquire(given),
         () => locks.acquire(given),
         () => locks.using(given, () => 1),
-        () => locks.elect(given, () => 1),
-        () => locks.once(given, {}, () => 1),
       ]) {
         const outcome = call()
         await expect(outcome).rejects.toThrow(kind)
         await expect(outcome).rejects.toThrow(message)
       }
+      // These take one name.
+      const forOne = Array.isArray(name)
+        ? 'resource: expected a string, got an array'
+        : message.split(' or an array')[0]!
+      for (const call of [() => locks.elect(given, () => 1), () => locks.once(given, {}, () => 1)]) {
+        await expect(call()).rejects.toThrow(forOne)
+      }
       expect(engine.calls).toEqual([])
       expect(clock.timers).toBe(0)
     },
   )
+})
+
+describe('a key of the Redis engine itself', () => {
+  const OWN = ['ringfence:stamp', 'ringfence:fence:{order:42}', 'ringfence:freed:{x}', 'ringfence:']
+
+  test.each(OWN)('%s is no name for a lock, also if a prefix makes a part of it', async (key) => {
+    for (const prefix of ['', 'ring', 'ringfence']) {
+      const clients = lazyClients(4)
+      const engines = [redis(clients.pop(), { prefix }), redlock(clients, { prefix })]
+      for (const engine of engines) {
+        const locks = createLocks(engine)
+        const name = key.slice(prefix.length)
+        for (const outcome of [locks.tryAcquire(name), locks.acquire(['a', name]), locks.using(name, () => 1)]) {
+          await expect(outcome).rejects.toThrow(RangeError)
+          await expect(outcome).rejects.toThrow(
+            `does not begin with 'ringfence:', where the engine keeps its own, got '${key}'`,
+          )
+        }
+      }
+      expect(clients.map(({ status }) => status)).toEqual(['wait', 'wait', 'wait'])
+    }
+  })
+
+  test('is not what a prefix may begin with', () => {
+    for (const prefix of ['ringfence:', 'ringfence:fence:']) {
+      expect(() => redis(lazyClients(1)[0], { prefix })).toThrow(/^prefix: expected one that does not begin with/)
+    }
+    expect(() => redis(lazyClients(1)[0], { prefix: 'ringfence' })).not.toThrow()
+  })
 })
 
 describe('a ttl', () => {
@@ -81,7 +115,7 @@ describe('a ttl', () => {
       () => locks.tryAcquire('a', options),
       () => locks.acquire('a', options),
       () => locks.using('a', options, () => 1),
-      () => locks.elect('a', () => 1, options),
+      () => locks.elect('a', options, () => 1),
       () => locks.once('a', options, () => 1),
     ]) {
       const outcome = call()
@@ -98,9 +132,11 @@ describe('a ttl', () => {
   test('beyond what the engine grants is refused, with the limit', async () => {
     const engine = redlock(lazyClients(3), { maxTtl: '20s' })
     const locks = createLocks(engine)
-    await expect(locks.tryAcquire('a', { ttl: '30s' })).rejects.toThrow('ttl: expected 50 ms to 20000 ms, got ')
-    expect(() => createLocks(engine, { ttl: '21s' })).toThrow("ttl: expected 50 ms to 20000 ms, got '21s'")
-    await expect(locks.once('a', { atLeast: '1m' }, () => 1)).rejects.toThrow('atLeast: expected 0 ms to 20000 ms')
+    await expect(locks.tryAcquire('a', { ttl: '30s' })).rejects.toThrow('ttl: expected 50 ms to 20 s, got ')
+    expect(() => createLocks(engine, { ttl: '21s' })).toThrow("ttl: expected 50 ms to 20 s, got '21s'")
+    await expect(locks.once('a', { atLeast: '1m' }, () => 1)).rejects.toThrow(
+      "atLeast: expected 0 ms to 20 s, got '1m'; redlock(clients, { maxTtl }) allows for more",
+    )
   })
 })
 
@@ -117,7 +153,13 @@ describe('createLocks', () => {
 
   test('of a client instead of an engine says so too', () => {
     const [client] = lazyClients(1)
-    expect(() => createLocks(client as never)).toThrow(/^engine: expected an engine such as/)
+    expect(() => createLocks(client as never)).toThrow(
+      /^engine: expected an engine such as .*, got a Redis client; wrap it: createLocks\(redis\(client\)\)$/,
+    )
+    expect(() => createLocks({ query: () => undefined } as never)).toThrow(/got a database client; wrap it/)
+    expect(() => createLocks(lazyClients(3) as never)).toThrow(
+      /got an array; wrap Redis clients: createLocks\(redlock\(\[a, b, c\]\)\)$/,
+    )
   })
 })
 
@@ -161,13 +203,13 @@ describe('redis()', () => {
     [{ drift: -0.1 }, RangeError, 'drift: expected a part of the ttl from 0 to 0.5, got -0.1'],
     [{ drift: '1%' }, RangeError, "drift: expected a part of the ttl from 0 to 0.5, got '1%'"],
     [{ drift: Number.NaN }, RangeError, 'drift: '],
-    [{ nodeTimeout: 0 }, RangeError, 'nodeTimeout: expected 1 ms to 60000 ms, got 0'],
-    [{ nodeTimeout: 'soon' }, TypeError, 'nodeTimeout: '],
-    [{ fenceTtl: '1m' }, RangeError, "fenceTtl: expected 3600000 ms to 31536000000 ms, got '1m'"],
+    [{ requestTimeout: 0 }, RangeError, 'requestTimeout: expected 1 ms to 60 s, got 0'],
+    [{ requestTimeout: 'soon' }, TypeError, 'requestTimeout: '],
+    [{ fenceTtl: '1m' }, RangeError, "fenceTtl: expected 60 min to 365 d, got '1m'"],
     [{ replicas: -1 }, RangeError, 'replicas: expected a whole number from 0 on, got -1'],
     [{ replicas: 1.5 }, RangeError, 'replicas: '],
     [{ replicas: '1' }, RangeError, 'replicas: '],
-    [{ within: 0 }, RangeError, 'within: expected 1 ms to 60000 ms, got 0'],
+    [{ within: 0 }, RangeError, 'within: expected 1 ms to 60 s, got 0'],
   ])('with %o names the option', (options, kind, message) => {
     const [client] = lazyClients(1)
     expect(() => redis(client, options as never)).toThrow(kind)
@@ -191,6 +233,13 @@ describe('redlock()', () => {
     expect(() => redlock(clients as never)).toThrow(message)
   })
 
+  test('of clients that are not in an array says how to pass them', () => {
+    const [a, b] = lazyClients(2)
+    expect(() => redlock(a as never, b as never)).toThrow(
+      'clients: expected an array of Redis clients, got an object; pass them as one array: redlock([a, b, c])',
+    )
+  })
+
   test('of one or two clients points to redis(client): two are worse than one', () => {
     const [a, b] = lazyClients(2)
     expect(() => redlock([a])).toThrow('got 1; for one server use redis(client)')
@@ -205,6 +254,18 @@ describe('redlock()', () => {
     expect(() => redlock([a, b, c, b])).toThrow(
       'clients[3]: expected a client of its own, got the same object as clients[1]',
     )
+  })
+
+  test('of two clients of one server says which two; databases, and groups whose master changes, count as different', () => {
+    const [a, b] = lazyClients(2)
+    const lazy = { lazyConnect: true, host: 'localhost', port: 1000 }
+    const sentinels = { lazyConnect: true, sentinels: [{ host: 's', port: 1 }], name: 'main' }
+    expect(() => redlock([a, b, new Redis(lazy)])).toThrow(
+      'clients[2]: expected each server once, got a second client of localhost:1000, that of clients[0]; ' +
+        'a server with two votes could decide alone',
+    )
+    expect(() => redlock([a, b, new Redis({ ...lazy, db: 1 })])).not.toThrow()
+    expect(() => redlock([a, new Redis(sentinels), new Redis(sentinels)])).not.toThrow()
   })
 
   test('of a closed client among open ones names it', () => {
@@ -229,7 +290,7 @@ describe('redlock()', () => {
 
   test.each([
     [{ restart: 'never' }, TypeError, "restart: expected 'auto', 'strict' or 'trust', got 'never'"],
-    [{ maxTtl: 999 }, RangeError, 'maxTtl: expected 1000 ms to 31536000000 ms, got 999'],
+    [{ maxTtl: 999 }, RangeError, 'maxTtl: expected 1 s to 365 d, got 999'],
     [{ maxTtl: '400d' }, RangeError, 'maxTtl: '],
     [{ maxTtl: null }, TypeError, 'maxTtl: '],
   ])('with %o names the option', (options, kind, message) => {
@@ -241,6 +302,83 @@ describe('redlock()', () => {
     const clients = lazyClients(3)
     await createLocks(redlock(clients)).close()
     expect(clients.map(({ status }) => status)).toEqual(['wait', 'wait', 'wait'])
+  })
+})
+
+describe('an option in the wrong place', () => {
+  test.each([
+    ['ttl', 'an option of createLocks and of its calls'],
+    ['label', 'an option of createLocks'],
+    ['atLeast', 'an option of once'],
+  ])('%s, given to an engine, is told where it belongs', (option, where) => {
+    const options = { [option]: '5s' } as never
+    expect(() => redis(lazyClients(1)[0], options)).toThrow(new RegExp(`got '${option}'; ${option} is ${where}$`))
+    expect(() => redlock(lazyClients(3), options)).toThrow(`; ${option} is ${where}`)
+  })
+
+  test.each([
+    ['prefix', 'redis(client, { prefix })'],
+    ['drift', 'redis(client, { drift })'],
+    ['maxTtl', 'redlock(clients, { maxTtl })'],
+  ])('%s, given to createLocks or a call, is told that it belongs to the engine', async (option, example) => {
+    const options = { [option]: 1 } as never
+    const message = `got '${option}'; ${option} is an option of the engine, as in ${example}`
+    expect(() => createLocks(memory(), options)).toThrow(message)
+    await expect(createLocks(memory()).acquire('a', options)).rejects.toThrow(message)
+  })
+
+  test('wait, where nothing waits, is told which calls do', async () => {
+    const locks = createLocks(memory())
+    const message =
+      "got 'wait'; wait is an option of createLocks, acquire and using; tryAcquire and once never wait, and elect waits forever"
+    const options = { wait: '1s' } as never
+    await expect(locks.tryAcquire('a', options)).rejects.toThrow(message)
+    await expect(locks.once('a', options, () => 1)).rejects.toThrow(message)
+    await expect(locks.elect('a', options, () => 1)).rejects.toThrow(message)
+  })
+
+  test('and by the name that another library has for it, is told our name and the place', () => {
+    expect(() => redlock(lazyClients(3), { retryCount: 3 } as never)).toThrow(
+      "got 'retryCount'; wait is an option of createLocks, acquire and using",
+    )
+  })
+
+  test('or in capitals is recognised', async () => {
+    await expect(createLocks(memory()).acquire('a', { TTL: 5000 } as never)).rejects.toThrow(
+      "got 'TTL'; did you mean ttl?",
+    )
+  })
+})
+
+describe('arguments in another order', () => {
+  test('once without options says where they go', async () => {
+    await expect(createLocks(memory()).once('a', (() => 1) as never, undefined as never)).rejects.toThrow(
+      'options: expected an object, got a function; without options: once(name, {}, work)',
+    )
+  })
+
+  test.each(['using', 'elect'] as const)(
+    '%s with a ttl before its options, as other libraries have it',
+    async (call) => {
+      const locks = createLocks(memory())
+      const given = [5000, {}, () => 1] as unknown as [() => number]
+      const outcome = call === 'using' ? locks.using('a', ...given) : locks.elect('a', ...given)
+      await expect(outcome).rejects.toThrow(
+        `${call}: expected a name, options and the work, got 4 arguments; settings such as a ttl go into the options: { ttl: 5000 }`,
+      )
+    },
+  )
+})
+
+test('a nested call that does not wait says that its own process holds the lease', async () => {
+  const { locks } = bench()
+  const lease = await locks.acquire('a')
+  await expect(locks.acquire('a', { wait: 0 })).rejects.toMatchObject({
+    code: 'HELD',
+    holder: lease.owner,
+    message: expect.stringMatching(
+      /^'a' is held by this very process for 0 ms\. A lease is not re-entrant: /,
+    ) as string,
   })
 })
 
@@ -286,7 +424,9 @@ async function locksOn(reply: string, nodes: 1 | 3): Promise<Locks> {
     clients.push(client)
   }
   const engine =
-    nodes === 1 ? redis(clients[0], { nodeTimeout: '20s' }) : redlock(clients, { restart: 'trust', nodeTimeout: '20s' })
+    nodes === 1
+      ? redis(clients[0], { requestTimeout: '20s' })
+      : redlock(clients, { restart: 'trust', requestTimeout: '20s' })
   const locks = createLocks(engine, { ttl: '1m', wait: '3s' })
   onTestFinished(async () => {
     await locks.close()
@@ -357,7 +497,9 @@ describe('an option that does not exist', () => {
     ['redis', () => redis(lazy(), { ttl: '5s' } as never)],
     ['redlock', () => redlock([lazy(), lazy(), lazy()], { quorum: 1 } as never)],
   ])('of %s is refused by name, with those that exist', (_, call) => {
-    expect(call).toThrow(/^options: expected .*, got '(timeout|ttl|quorum)'$/)
+    expect(call).toThrow(
+      /^options: expected .*, got '(timeout|ttl|quorum)'(; did you mean \w+\?|; (wait|ttl) is an option of createLocks.*)?$/,
+    )
   })
 
   test.each<[string, () => Promise<unknown>]>([
@@ -365,9 +507,34 @@ describe('an option that does not exist', () => {
     ['acquire', () => locks.acquire('a', { TTL: '5s' } as never)],
     ['using', () => locks.using('a', { retries: 3 } as never, () => 1)],
     ['once', () => locks.once('a', { atleast: '5s' } as never, () => 1)],
-    ['elect', () => locks.elect('a', () => 1, { wait: 5 } as never)],
+    ['elect', () => locks.elect('a', { wait: 5 } as never, () => 1)],
   ])('of %s is refused by name, with those that exist', async (_, call) => {
-    await expect(call()).rejects.toThrow(/^options: expected .*, got '(wait|TTL|retries|atleast)'$/)
+    await expect(call()).rejects.toThrow(
+      /^options: expected .*, got '(wait|TTL|retries|atleast)'(; did you mean \w+\?|; (wait|ttl) is an option of createLocks.*)?$/,
+    )
+  })
+
+  test.each([
+    ['timeout', 'wait'],
+    ['retryCount', 'wait'],
+    ['retryDelay', 'wait'],
+    ['duration', 'ttl'],
+    ['expiration', 'ttl'],
+    ['tll', 'ttl'],
+    ['maxhold', 'maxHold'],
+  ])('called %s is probably %s', async (given, meant) => {
+    await expect(locks.acquire('a', { [given]: 5 })).rejects.toThrow(
+      `options: expected ttl, renew, maxHold, wait, signal, got '${given}'; did you mean ${meant}?`,
+    )
+  })
+
+  test('given as a number, as other libraries have it, is told where it belongs', async () => {
+    await expect(locks.acquire('a', 5000 as never)).rejects.toThrow(
+      'options: expected an object, got 5000; a ttl is { ttl: 5000 }',
+    )
+    await expect(locks.using('a', (() => 1) as never, { ttl: 5000 } as never)).rejects.toThrow(
+      'work: expected a function, the last argument of using, got an object',
+    )
   })
 
   test('is not the only slip that is told: inspect takes one name', () => {

@@ -5,8 +5,9 @@ import type { Lease } from '../../src/lease.ts'
 import { createLocks, type Locks } from '../../src/locks.ts'
 import type { LocksOptions } from '../../src/options.ts'
 import type { Random } from '../../src/random.ts'
-import { ManualClock } from '../support/manual-clock.ts'
-import { ScriptedEngine, type ScriptedOptions } from '../support/scripted-engine.ts'
+import { viewOf } from '../../harness/engine-view.ts'
+import { ManualClock } from '../../harness/manual-clock.ts'
+import { ScriptedEngine, type ScriptedOptions } from '../../harness/scripted-engine.ts'
 
 export interface Bench {
   readonly clock: ManualClock
@@ -54,7 +55,7 @@ function countedRandom(fraction = 0.5): Random {
 
 /** Another process on the same servers: locks of their own over the same leases. */
 export function neighbour(bench: Bench, options: LocksOptions = {}): Locks {
-  return createLocks(bench.engine.inner, { clock: bench.clock, ...options })
+  return createLocks(viewOf(bench.engine.inner), { clock: bench.clock, ...options })
 }
 
 /** A lease as the engine knows it. */

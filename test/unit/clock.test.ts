@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process'
 import * as fc from 'fast-check'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { elapsedMs, instant, machineClock, sleep, systemClock } from '../../src/clock.ts'
-import { ManualClock } from '../support/manual-clock.ts'
+import { ManualClock } from '../../harness/manual-clock.ts'
 
 describe('elapsed time', () => {
   test('is the greater of the monotonic and the wall-clock difference, whatever either clock does', () => {

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { Deadlines } from '../../src/deadlines.ts'
-import { ManualClock } from '../support/manual-clock.ts'
+import { ManualClock } from '../../harness/manual-clock.ts'
 
 describe('deadlines', () => {
   test('expire at their time, in order, and not when cancelled before', async () => {

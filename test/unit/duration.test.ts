@@ -68,7 +68,7 @@ describe('a duration', () => {
     ['5 s', "'5 s'"],
     ['5S', "'5S'"],
     ['1e3ms', "'1e3ms'"],
-    ['5s\n', "'5s\n'"],
+    ['5s\n', String.raw`"5s\n"`],
     ['0x10s', "'0x10s'"],
     [Number.NaN, 'NaN'],
     [undefined, 'undefined'],
@@ -81,7 +81,7 @@ describe('a duration', () => {
     [() => 5, 'a function'],
   ])('%o is a TypeError that shows what came', (given, text) => {
     expect(() => durationMs(given, 'wait')).toThrow(TypeError)
-    expect(() => durationMs(given, 'wait')).toThrow(`wait: expected milliseconds or a duration such as`)
+    expect(() => durationMs(given, 'wait')).toThrow(`wait: expected a number of milliseconds or a text such as`)
     expect(() => durationMs(given, 'wait')).toThrow(`got ${text}`)
   })
 
@@ -98,7 +98,7 @@ describe('a duration', () => {
     const limits = { minMs: 50, maxMs: 60_000 }
     for (const given of [0, 49, 60_001, '2m', Infinity, Number.MAX_VALUE]) {
       expect(() => durationMs(given, 'ttl', limits)).toThrow(RangeError)
-      expect(() => durationMs(given, 'ttl', limits)).toThrow('ttl: expected 50 ms to 60000 ms, got ')
+      expect(() => durationMs(given, 'ttl', limits)).toThrow('ttl: expected 50 ms to 60 s, got ')
     }
     expect(durationMs(50, 'ttl', limits)).toBe(50)
     expect(durationMs('1m', 'ttl', limits)).toBe(60_000)

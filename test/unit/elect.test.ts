@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { EngineError, LeaseLostError } from '../../src/errors.ts'
 import type { Lease } from '../../src/lease.ts'
-import { fails, Gate, lost } from '../support/scripted-engine.ts'
+import { fails, Gate, lost } from '../../harness/scripted-engine.ts'
 import { bench, neighbour, watched } from './bench.ts'
 
 /** Leads until told to stop by its signal, as a leader should. */
@@ -87,6 +87,22 @@ describe('an election', () => {
     expect(elected).toMatchObject({ state: 'rejected', reason: error })
   })
 
+  test('campaigns again when only the release finds that it was no longer the leader', async () => {
+    const it = bench()
+    it.engine.next.release.push(() => ({ ours: false, awaited: 0 }))
+    let terms = 0
+    const elected = watched(it.locks.elect('leader', () => ++terms))
+    await it.clock.advance(60_000)
+    expect(elected).toMatchObject({ state: 'resolved', value: 2 })
+  })
+
+  test('takes one name: the leadership of two things is two', async () => {
+    const it = bench()
+    const elected = it.locks.elect(['x', 'y'] as never, () => 1)
+    await expect(elected).rejects.toThrow(/^resource: expected a string, got an array/)
+    expect(it.engine.calls).toEqual([])
+  })
+
   test('does not campaign again after an AbortError that came while leading', async () => {
     const it = bench()
     const error = new DOMException('a request of the leader was aborted', 'AbortError')
@@ -100,20 +116,16 @@ describe('an election', () => {
     const gate = new Gate()
     const seen: unknown[] = []
     const elected = watched(
-      it.locks.elect(
-        'leader',
-        async (lease) => {
-          await untilAborted(lease).catch((reason: unknown) => seen.push(reason))
-          await gate.opened
-        },
-        { signal: controller.signal },
-      ),
+      it.locks.elect('leader', { signal: controller.signal }, async (lease) => {
+        await untilAborted(lease).catch((reason: unknown) => seen.push(reason))
+        await gate.opened
+      }),
     )
     await it.clock.advance(10)
     const reason = new Error('shutting down')
     controller.abort(reason)
     await it.clock.advance(10)
-    expect(seen).toMatchObject([{ reason: 'released' }])
+    expect(seen).toEqual([reason])
     expect(elected.state).toBe('pending')
     gate.open()
     await it.clock.advance(10)
@@ -122,13 +134,84 @@ describe('an election', () => {
     expect(it.clock.foregroundTimers).toBe(0)
   })
 
+  test('keeps and renews the lease after its signal, until the work has settled', async () => {
+    const it = bench({ ttl: '3s' })
+    const controller = new AbortController()
+    const gate = new Gate()
+    let leader: Lease | undefined
+    const elected = watched(
+      it.locks.elect('leader', { signal: controller.signal }, (lease) => {
+        leader = lease
+        return gate.opened
+      }),
+    )
+    const rival = watched(neighbour(it).elect('leader', (lease) => lease.token))
+    await it.clock.advance(10)
+    const reason = new Error('shutting down')
+    controller.abort(reason)
+    await it.clock.advance(20_000)
+    expect(leader).toMatchObject({ held: true, signal: { aborted: true, reason } })
+    expect([elected.state, rival.state]).toEqual(['pending', 'pending'])
+    gate.open()
+    await it.clock.advance(1000)
+    expect(elected).toMatchObject({ state: 'rejected', reason })
+    expect(leader).toMatchObject({ held: false, released: true })
+    expect(rival).toMatchObject({ state: 'resolved', value: leader!.token + 1n })
+  })
+
+  test('a loss after its signal ends the lease of the leader, who is still waited for', async () => {
+    const it = bench({ ttl: '3s' })
+    const controller = new AbortController()
+    const gate = new Gate()
+    let leader: Lease | undefined
+    const elected = watched(
+      it.locks.elect('leader', { signal: controller.signal }, (lease) => {
+        leader = lease
+        return gate.opened
+      }),
+    )
+    await it.clock.advance(10)
+    const reason = new Error('shutting down')
+    controller.abort(reason)
+    it.engine.next.extend.push(lost)
+    await it.clock.advance(2000)
+    expect(leader).toMatchObject({ held: false, signal: { reason } })
+    expect(elected.state).toBe('pending')
+    gate.open()
+    await it.clock.advance(10)
+    expect(elected).toMatchObject({ state: 'rejected', reason })
+    expect(it.engine.count('acquire')).toBe(1)
+  })
+
+  test.each([
+    ['the reason of its signal', (reason: Error) => reason, 'reason'],
+    ['an AbortError', () => new DOMException('stopped', 'AbortError'), 'reason'],
+    ['an error of its own', () => new Error('could not flush'), 'own'],
+  ])('after its signal, %s of the leader', async (_what, errorOf, expected) => {
+    const it = bench()
+    const controller = new AbortController()
+    const reason = new Error('shutting down')
+    const error = errorOf(reason)
+    const elected = watched(
+      it.locks.elect('leader', { signal: controller.signal }, async (lease) => {
+        await untilAborted(lease).catch(() => undefined)
+        throw error
+      }),
+    )
+    await it.clock.advance(10)
+    controller.abort(reason)
+    await it.clock.advance(10)
+    expect(elected).toMatchObject({ state: 'rejected', reason: expected === 'own' ? error : reason })
+    expect(await it.leases()).toEqual([])
+  })
+
   test('sees a signal that aborts in the very moment of the grant', async () => {
     const controller = new AbortController()
     const reason = new Error('shutting down')
     const it = bench({
       observe: (event) => void (event.type === 'granted' && controller.abort(reason)),
     })
-    const elected = watched(it.locks.elect('leader', untilAborted, { signal: controller.signal }))
+    const elected = watched(it.locks.elect('leader', { signal: controller.signal }, untilAborted))
     await it.clock.advance(10)
     expect(elected).toMatchObject({ state: 'rejected', reason })
     expect(await it.leases()).toEqual([])
@@ -138,7 +221,7 @@ describe('an election', () => {
     const it = bench()
     await neighbour(it).acquire('leader', { ttl: '1h' })
     const controller = new AbortController()
-    const elected = watched(it.locks.elect('leader', untilAborted, { signal: controller.signal }))
+    const elected = watched(it.locks.elect('leader', { signal: controller.signal }, untilAborted))
     await it.clock.advance(10)
     const reason = new Error('shutting down')
     controller.abort(reason)
@@ -161,13 +244,18 @@ describe('an election', () => {
     await it.clock.advance(10)
     await it.locks.close()
     await it.clock.advance(10)
-    expect(elected).toMatchObject({ state: 'rejected', reason: { message: 'these locks are closed' } })
+    expect(elected).toMatchObject({
+      state: 'rejected',
+      reason: { message: 'these locks are closed; for new ones call createLocks with a new engine' },
+    })
   })
 
   test('without a function to lead with is a TypeError, before anything is acquired', async () => {
     const it = bench()
-    await expect(it.locks.elect('leader', 5 as never)).rejects.toThrow(/^lead: expected a function, got /)
-    await expect(it.locks.elect('leader', () => 1, null as never)).rejects.toThrow(
+    await expect(it.locks.elect('leader', 5 as never)).rejects.toThrow(
+      /^work: expected a function, the last argument of elect, got /,
+    )
+    await expect(it.locks.elect('leader', null as never, () => 1)).rejects.toThrow(
       /^options: expected an object, got null/,
     )
     expect(it.engine.calls).toEqual([])

@@ -7,6 +7,7 @@ import {
   HeldError,
   LeaseLostError,
   QuorumError,
+  RingfenceError,
   StaleTokenError,
   WaitTimeoutError,
   type LossReason,
@@ -16,16 +17,32 @@ const cause = new Error('connection reset')
 
 describe('every error', () => {
   test.each([
-    [new HeldError(['a'], 'x@host:1', 1200.4), 'HELD', "'a' is held by x@host:1, for 1201 ms more unless renewed"],
+    [new HeldError(['a'], 'x@host:1', 1200.4), 'HELD', "'a' is held by x@host:1, for 1.2 s more unless renewed"],
+    [
+      new HeldError(['a'], 'x@host:1', 500, 1020),
+      'HELD',
+      "'a' is held by this very process for 1.0 s. A lease is not re-entrant: is this call inside of the one that holds it?",
+    ],
     [new HeldError(['a', 'b']), 'HELD', "'a', 'b' is held by someone else"],
     [new WaitTimeoutError(['a'], 500, 'x@host:1'), 'WAIT_TIMEOUT', "waited 500 ms for 'a', held by x@host:1"],
     [new WaitTimeoutError(['a'], 500), 'WAIT_TIMEOUT', "waited 500 ms for 'a'"],
-    [new StaleTokenError(['a'], 3n, 5n), 'STALE_TOKEN', "token 3 of 'a' is stale: 5 was seen"],
+    [
+      new WaitTimeoutError(['a'], 1000, 'x@host:1', 1020),
+      'WAIT_TIMEOUT',
+      "waited 1 s for 'a', held by this very process for 1.0 s. A lease is not re-entrant: is this call inside of the one " +
+        'that holds it?',
+    ],
+    [
+      new StaleTokenError(['a'], 3n, 5n),
+      'STALE_TOKEN',
+      "token 3 of 'a' is stale: 5 was seen; stop: a newer holder has taken over",
+    ],
     [
       new ForeignTokenError(['a'], 3n, 'etcd:', 'redis:'),
       'FOREIGN_TOKEN',
-      "token 3 of 'a' is of the engine 'etcd:', but the store has tokens of 'redis:', which count differently; when no " +
-        'holder of the old engine is left, adopt() the new one',
+      "token 3 of 'a' is of the engine 'etcd:', but the store has tokens of 'redis:', which count differently. If " +
+        "'etcd:' is the engine that you moved away from, stop. If it is the new one, and no holder of the old one is left, " +
+        "adopt(lease, 'redis:')",
     ],
     [new GuardError('no answer', ['a']), 'GUARD', 'no answer'],
     [new EngineError('no answer', ['a']), 'ENGINE', 'no answer'],
@@ -88,3 +105,33 @@ describe('the error of an engine', () => {
     expect(error.message).toContain('one: connection reset; two: no answer within 50 ms')
   })
 })
+
+test('every error is JSON, with its code, its fields, tokens as text and causes as their messages', () => {
+  const cause = new Error('connect ECONNREFUSED')
+  expect(json(new HeldError(['a'], 'me', 5))).toEqual({
+    name: 'HeldError',
+    code: 'HELD',
+    message: expect.stringContaining("'a' is held by me"),
+    resources: ['a'],
+    holder: 'me',
+    remainingMs: 5,
+  })
+  expect(json(new StaleTokenError(['a'], 5n, 2n ** 63n))).toMatchObject({ token: '5', seen: '9223372036854775808' })
+  expect(json(new EngineError('no answer', ['a'], { cause }))).toMatchObject({
+    code: 'ENGINE',
+    transient: true,
+    cause: 'connect ECONNREFUSED',
+  })
+  const nodes = [{ node: 'n1:6379', cause }]
+  expect(json(new QuorumError(['a'], { quorum: 2, size: 3, nodes }))).toMatchObject({
+    code: 'QUORUM',
+    nodes: [{ node: 'n1:6379', cause: 'connect ECONNREFUSED' }],
+    quorum: 2,
+    cause: 'connect ECONNREFUSED',
+  })
+})
+
+function json(error: RingfenceError): unknown {
+  expect(error).toBeInstanceOf(RingfenceError)
+  return (JSON.parse(JSON.stringify({ error })) as { error: unknown }).error
+}

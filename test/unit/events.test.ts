@@ -5,8 +5,8 @@ import { memory } from '../../src/engines/memory.ts'
 import { EngineError } from '../../src/errors.ts'
 import { tell, type LockEvent } from '../../src/events.ts'
 import { createLocks } from '../../src/locks.ts'
-import { ManualClock, settled } from '../support/manual-clock.ts'
-import { fails, Gate } from '../support/scripted-engine.ts'
+import { ManualClock, settled } from '../../harness/manual-clock.ts'
+import { fails, Gate } from '../../harness/scripted-engine.ts'
 import { bench, neighbour, refOf, type Bench } from './bench.ts'
 
 /** Takes the place of the test runner's own listeners, which would fail the run. */
@@ -90,19 +90,19 @@ describe('events', () => {
 
   test('tell of a wait, from the refusal to the grant', async () => {
     const other = bench({ ttl: '2s' })
+    const owner = `${'0'.repeat(32)}@rival`
     const holder = await other.engine.inner.acquire({
       resources: ['a'],
-      owner: 'rival',
+      owner,
       ttlMs: 2000,
-      inOrder: false,
     })
     expect(holder.kind).toBe('granted')
     const waiting = other.locks.acquire('a')
     await other.clock.advance(2100)
     const lease = await waiting
     expect(other.told()).toEqual(['asked', 'attempt', 'refused', 'attempt', 'refused', 'waiting', 'attempt', 'granted'])
-    expect(other.events[2]).toMatchObject({ type: 'refused', reason: 'held', holder: 'rival' })
-    expect(other.events[5]).toMatchObject({ type: 'waiting', resources: ['a'], holder: 'rival' })
+    expect(other.events[2]).toMatchObject({ type: 'refused', reason: 'held', holder: owner })
+    expect(other.events[5]).toMatchObject({ type: 'waiting', resources: ['a'], holder: owner })
     expect(other.events.at(-1)).toMatchObject({ type: 'granted', owner: lease.owner, waitedMs: 2011 })
   })
 

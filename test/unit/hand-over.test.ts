@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { EngineError } from '../../src/errors.ts'
-import { fails, Gate } from '../support/scripted-engine.ts'
+import { fails, Gate } from '../../harness/scripted-engine.ts'
 import { bench, neighbour, refOf, watched } from './bench.ts'
 
 /** An acquire, three hand-overs, and then the others' turn. */

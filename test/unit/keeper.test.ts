@@ -1,8 +1,8 @@
 import * as fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import type { LeaseLostError } from '../../src/errors.ts'
-import { settled } from '../support/manual-clock.ts'
-import { fails, Gate, lost, unknown } from '../support/scripted-engine.ts'
+import { settled } from '../../harness/manual-clock.ts'
+import { fails, Gate, lost, unknown } from '../../harness/scripted-engine.ts'
 import { bench, type Bench } from './bench.ts'
 
 /** Every renewal from now on is in doubt. */

@@ -3,8 +3,8 @@ import { describe, expect, test } from 'vitest'
 import { LeaseLostError } from '../../src/errors.ts'
 import { LeaseRecord } from '../../src/lease.ts'
 import { instant } from '../../src/clock.ts'
-import { ManualClock } from '../support/manual-clock.ts'
-import { fails, Gate, lost, unknown } from '../support/scripted-engine.ts'
+import { ManualClock } from '../../harness/manual-clock.ts'
+import { fails, Gate, lost, unknown } from '../../harness/scripted-engine.ts'
 import { bench, watched } from './bench.ts'
 
 describe('a lease', () => {
@@ -129,7 +129,7 @@ describe('release', () => {
     const { clock, engine, locks, leases } = bench({ ttl: '1s', renew: false })
     const lease = await locks.acquire('a')
     await clock.advance(1000)
-    await engine.inner.acquire({ resources: ['a'], owner: 'rival', ttlMs: 60_000, inOrder: false })
+    await engine.inner.acquire({ resources: ['a'], owner: 'rival', ttlMs: 60_000 })
     expect(await lease.release()).toBe(false)
     expect(await leases()).toMatchObject([{ resource: 'a', owner: 'rival' }])
   })
@@ -308,4 +308,23 @@ describe('extend', () => {
     expect(lease.held).toBe(false)
     expect(lease.signal.aborted).toBe(true)
   })
+})
+
+test('a lease is JSON, with its token as text, while it is held and after', async () => {
+  const { clock, locks } = bench({ ttl: '10s' })
+  const lease = await locks.acquire(['b', 'a'])
+  await clock.advance(1000)
+  const json = JSON.parse(JSON.stringify({ lease })) as { lease: object }
+  expect(json.lease).toEqual({
+    resources: ['a', 'b'],
+    owner: lease.owner,
+    token: String(lease.token),
+    engine: lease.engine,
+    held: true,
+    remainingMs: 9000,
+    ttlMs: 10_000,
+  })
+  expect(String(lease)).toBe(`lease on 'a', 'b' with token ${lease.token}`)
+  await lease.release()
+  expect(JSON.parse(JSON.stringify(lease))).toMatchObject({ held: false, over: 'released', remainingMs: 0 })
 })

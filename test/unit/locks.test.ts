@@ -1,7 +1,7 @@
 import { describe, expect, test, vi } from 'vitest'
 import { EngineError, LeaseLostError } from '../../src/errors.ts'
 import type { Lease } from '../../src/lease.ts'
-import { fails, Gate, lost } from '../support/scripted-engine.ts'
+import { fails, Gate, lost } from '../../harness/scripted-engine.ts'
 import { bench, collect, neighbour, watched } from './bench.ts'
 
 describe('tryAcquire', () => {
@@ -110,6 +110,20 @@ describe('using', () => {
     await expect(work).rejects.toMatchObject({ code: 'LEASE_LOST', reason: 'expired' })
   })
 
+  test('rejects with LeaseLostError when only the release finds that the lease was no longer ours', async () => {
+    const { engine, locks, events } = bench()
+    engine.next.release.push(() => ({ ours: false, awaited: 0 }))
+    const lost = locks.using('a', ({ signal }) => expect(signal.aborted).toBe(false))
+    await expect(lost).rejects.toMatchObject({ code: 'LEASE_LOST', reason: 'unnoticed', resources: ['a'] })
+    expect(events.at(-1)).toMatchObject({ type: 'released', ours: false })
+  })
+
+  test('rejects with LeaseLostError when work gave its lease back itself, and it was no longer ours', async () => {
+    const { engine, locks } = bench()
+    engine.next.release.push(() => ({ ours: false, awaited: 0 }))
+    await expect(locks.using('a', (lease) => lease.release())).rejects.toMatchObject({ reason: 'unnoticed' })
+  })
+
   test('gives the result although the release failed: a failure to release is an event', async () => {
     const { engine, locks, events } = bench()
     engine.next.release.push(fails(new Error('connection reset')))
@@ -137,7 +151,9 @@ describe('using', () => {
 
   test('without work is a TypeError, before anything is acquired', async () => {
     const { engine, locks } = bench()
-    await expect(locks.using('a', undefined as never)).rejects.toThrow(/^work: expected a function, got undefined/)
+    await expect(locks.using('a', undefined as never)).rejects.toThrow(
+      /^work: expected a function, the last argument of using, got undefined/,
+    )
     expect(engine.calls).toEqual([])
   })
 })

@@ -1,7 +1,10 @@
 import { describe, expect, test } from 'vitest'
 import type { LeaseRef } from '../../src/engine.ts'
-import { fails, lost, unknown } from '../support/scripted-engine.ts'
+import type { Lease } from '../../src/lease.ts'
+import { fails, lost, unknown } from '../../harness/scripted-engine.ts'
 import { bench, neighbour, watched } from './bench.ts'
+
+const forever = (): Promise<never> => new Promise(() => undefined)
 
 describe('once', () => {
   test('runs the job, gives its value, and lets go', async () => {
@@ -75,9 +78,114 @@ describe('once', () => {
     it.engine.next.extend.push(unknown('no answer'))
     expect(await it.locks.once('job', { atLeast: '20s' }, () => 42)).toEqual({ ran: true, value: 42 })
     expect(await it.leases()).toMatchObject([{ remainingMs: 30_000 }])
+    expect(it.events.at(-1)).toMatchObject({ type: 'left', cause: { message: 'no answer' } })
     await it.clock.advance(30_000)
     expect(it.engine.count('extend')).toBe(1)
     expect(await it.leases()).toEqual([])
+  })
+
+  test('asks for a rest in whole milliseconds, rounded up', async () => {
+    const it = bench({ ttl: '30s' })
+    await it.locks.once('job', { atLeast: '10s' }, () => it.clock.pass(4000.4))
+    expect(it.engine.calls.at(-1)).toMatchObject({ op: 'extend', leases: [{ ttlMs: 6000 }] })
+  })
+
+  test('does not let go early when a clock that is set ahead ends the lease here, but not on the server', async () => {
+    const it = bench({ ttl: '30s' })
+    const job = it.locks.once('job', { atLeast: '20s' }, () => it.clock.jumpWall(3_600_000))
+    await expect(job).rejects.toMatchObject({ code: 'LEASE_LOST' })
+    expect(it.engine.count('release')).toBe(0)
+  })
+
+  test.each([
+    ['100ms', 15_000],
+    ['16s', 16_000],
+  ] as const)(
+    'that extends its lease by %s keeps the rest of its time if this machine dies then',
+    async (ttl, remainingMs) => {
+      const it = bench({ ttl: '1s' })
+      let lease: Lease | undefined
+      void it.locks.once('job', { atLeast: '20s' }, (granted) => {
+        lease = granted
+        return forever()
+      })
+      await it.clock.advance(5000)
+      await lease!.extend(ttl)
+      expect(await it.leases()).toMatchObject([{ remainingMs }])
+    },
+  )
+
+  test.each([
+    ['an extension', {}],
+    ['an engine of its own way to leave', { leave: async () => ({ kind: 'lost' }) }],
+  ])('rejects when setting the rest by %s finds that the lease is lost', async (_how, more) => {
+    const it = bench({ ttl: '30s' })
+    Object.assign(it.engine, more)
+    it.engine.next.extend.push(lost)
+    let signal: AbortSignal | undefined
+    const job = it.locks.once('job', { atLeast: '20s' }, (lease) => {
+      signal = lease.signal
+    })
+    await expect(job).rejects.toMatchObject({ code: 'LEASE_LOST', reason: 'unnoticed' })
+    expect(it.events.at(-1)).toMatchObject({ type: 'lost', reason: 'unnoticed' })
+    expect(signal!.reason).toMatchObject({ reason: 'unnoticed' })
+  })
+
+  test('rejects when only its release finds that the lease was lost', async () => {
+    const it = bench()
+    it.engine.next.release.push(() => ({ ours: false, awaited: 0 }))
+    await expect(it.locks.once('job', {}, () => 42)).rejects.toMatchObject({ code: 'LEASE_LOST', reason: 'unnoticed' })
+  })
+
+  test('leaves the rest when the locks are closed in the middle of the job, which hears of it', async () => {
+    const it = bench({ ttl: '30s' })
+    let signal: AbortSignal | undefined
+    void it.locks.once('job', { atLeast: '20s' }, (lease) => {
+      signal = lease.signal
+      return forever()
+    })
+    await it.clock.advance(12_000)
+    await it.locks.close()
+    expect(signal).toMatchObject({ aborted: true, reason: { reason: 'closed' } })
+    expect(await it.leases()).toMatchObject([{ remainingMs: 8000 }])
+    expect(it.engine.count('release')).toBe(0)
+    expect(it.told().at(-1)).toBe('left')
+  })
+
+  test('that is done while the locks are being closed, or the other way round, leaves the rest', async () => {
+    const it = bench({ ttl: '30s' })
+    const job = it.locks.once('job', { atLeast: '20s' }, () => 42)
+    await it.clock.advance(0)
+    await Promise.all([it.locks.close(), job.catch(() => undefined)])
+    expect(await it.leases()).toMatchObject([{ remainingMs: 20_000 }])
+    expect(it.engine.count('release')).toBe(0)
+  })
+
+  test('releases the lease when the locks are closed after that time', async () => {
+    const it = bench({ ttl: '30s' })
+    void it.locks.once('job', { atLeast: '20s' }, forever)
+    await it.clock.advance(20_000)
+    await it.locks.close()
+    expect(await it.leases()).toEqual([])
+  })
+
+  test('tells of a lease that closing the locks found to be lost', async () => {
+    const it = bench({ ttl: '30s' })
+    void it.locks.once('job', { atLeast: '20s' }, forever)
+    await it.clock.advance(0)
+    it.engine.next.extend.push(lost)
+    await it.locks.close()
+    expect(it.events.at(-1)).toMatchObject({ type: 'released', ours: false })
+  })
+
+  test('leaves the rest when the job itself releases its lease, which is over for the job', async () => {
+    const it = bench({ ttl: '30s' })
+    const job = it.locks.once('job', { atLeast: '20s' }, async (lease) => {
+      expect(await lease.release()).toBe(true)
+      return lease.held
+    })
+    expect(await job).toEqual({ ran: true, value: false })
+    expect(await it.leases()).toMatchObject([{ remainingMs: 20_000 }])
   })
 
   test('tells an engine that notices the end of its processes to keep the lease without them', async () => {
@@ -161,6 +269,11 @@ describe('once', () => {
     [{ atLeast: -1 }, RangeError, /^atLeast: expected /],
     [{ atLeast: 'soon' }, TypeError, /^atLeast: expected .*, got 'soon'/],
     [{ atMost: 0 }, RangeError, /^atMost: expected /],
+    [
+      { atLeast: '2s', atMost: '1s' },
+      RangeError,
+      /^atMost: expected at least as long as atLeast, .* 2000 ms, got '1s'/,
+    ],
     [{ ttl: 10 }, RangeError, /^ttl: expected at least 50 ms, got 10/],
     [null, TypeError, /^options: expected an object, got null/],
   ])('with %j is rejected before anything is acquired', async (options, kind, message) => {

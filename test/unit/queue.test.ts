@@ -6,6 +6,7 @@ class Person {
   readonly name: string
   readonly resources: readonly string[]
   timesFirst = 0
+  readonly wokenAfterMs: number[] = []
 
   constructor(name: string, ...resources: string[]) {
     this.name = name
@@ -14,6 +15,10 @@ class Person {
 
   first(): void {
     this.timesFirst++
+  }
+
+  wake(delayMs: number): void {
+    this.wokenAfterMs.push(delayMs)
   }
 }
 
@@ -29,6 +34,14 @@ describe('a line', () => {
     expect([one, two, three].map(({ timesFirst }) => timesFirst)).toEqual([1, 1, 1])
     queue.leave(three)
     expect(queue.size).toBe(0)
+  })
+
+  test('is woken at its head, once for several resources', () => {
+    const queue = new Queue<Person>()
+    const [both, behind, other] = [new Person('1', 'a', 'b'), new Person('2', 'a'), new Person('3', 'x')]
+    for (const person of [both, behind, other]) queue.enter(person)
+    queue.wake(['a', 'b'], 5)
+    expect([both, behind, other].map(({ wokenAfterMs }) => wokenAfterMs)).toEqual([[5], [], []])
   })
 
   test('closes up when someone in the middle leaves', () => {

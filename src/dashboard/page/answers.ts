@@ -1,7 +1,14 @@
-import type { ExtendAnswer, ExtendRequest, History, Problem, ReleaseAnswer, ReleaseRequest } from '../protocol.ts'
+import type {
+  ExtendAnswer,
+  ExtendRequest,
+  History,
+  ProblemDetails,
+  ReleaseAnswer,
+  ReleaseRequest,
+} from '../protocol.ts'
 
-/** What the server said no with, in its own words. */
-class Refused extends Error {}
+/** The server has refused; the message is the server's own. */
+class RefusedByServer extends Error {}
 
 export function askHistory(resource: string): Promise<History> {
   return ask(`./history?resource=${encodeURIComponent(resource)}`)
@@ -25,12 +32,12 @@ function post<T>(address: string, body: object): Promise<T> {
 
 async function ask<T>(address: string, init: RequestInit = {}): Promise<T> {
   const answer = await fetch(address, { ...init, cache: 'no-store' }).catch((error: unknown) => {
-    throw new Refused('The server did not answer.', { cause: error })
+    throw new RefusedByServer('The server did not answer.', { cause: error })
   })
   const body: unknown = await answer.json().catch(() => undefined)
   if (answer.ok && body !== undefined) return body as T
-  const problem = body as Partial<Problem> | undefined
-  throw new Refused(problem?.detail ?? problem?.title ?? `The server answered ${answer.status}.`)
+  const problem = body as Partial<ProblemDetails> | undefined
+  throw new RefusedByServer(problem?.detail ?? problem?.title ?? `The server answered ${answer.status}.`)
 }
 
 export function reason(error: unknown): string {

@@ -3,7 +3,7 @@ import { Ask } from './ask.ts'
 import { every, nowMs } from './clock.ts'
 import { Details } from './details.ts'
 import { find, setText } from './dom.ts'
-import { Feed, type Connection } from './feed.ts'
+import { Feed, type FeedState } from './feed.ts'
 import { count, duration } from './format.ts'
 import { fillOrders, Grid } from './grid.ts'
 import { Health } from './health.ts'
@@ -13,7 +13,7 @@ import { startTheme } from './theme.ts'
 /** Smooth enough for bars that take seconds to move by a pixel; few enough to cost next to nothing. */
 const TICK_MS = 250
 
-const STATES: Record<Connection, string> = {
+const STATES: Record<FeedState, string> = {
   connecting: 'connecting',
   'catching up': 'catching up',
   live: 'live',
@@ -28,7 +28,7 @@ class App {
   readonly #details: Details
   readonly #ask: Ask
   #server: string | undefined
-  #connection: Connection | undefined
+  #connection: FeedState | undefined
   #lostAtMs: number | undefined
   #known = false
   #due = false
@@ -119,8 +119,8 @@ class App {
     setText(find('trouble-text', HTMLElement), message ?? '')
   }
 
-  #connected(state: Connection): void {
-    // From here on what is on show gets old, until all of it has been told anew.
+  #connected(state: FeedState): void {
+    // From here on what is shown gets old, until all of it was received again.
     if (state === 'waiting') this.#lostAtMs ??= nowMs()
     if (state === 'live') this.#lostAtMs = undefined
     // Each attempt would flicker otherwise: it is news only once it has worked.

@@ -3,12 +3,12 @@ import { askExtend, askRelease, reason } from './answers.ts'
 import { nowMs } from './clock.ts'
 import { bdi, find, setText } from './dom.ts'
 import { duration, parseDuration, plainDuration } from './format.ts'
-import type { Lease } from './leases.ts'
+import type { ShownLease } from './leases.ts'
 
 /** What an extension begins with: the first that is not shorter than what the holder counts on. */
 const PROPOSALS = ['10s', '30s', '1m', '2m', '5m', '10m', '30m', '1h', '3h', '1d']
 
-interface Question {
+interface Confirmation {
   readonly title: string
   readonly meaning: string
   readonly confirm: string
@@ -29,13 +29,16 @@ export class Ask {
   readonly #cancel = find('ask-cancel', HTMLButtonElement)
   readonly #confirm = find('ask-confirm', HTMLButtonElement)
   readonly #done: () => void
-  #question: Question | undefined
+  #question: Confirmation | undefined
   #limits: Hello['limits'] | undefined
 
   constructor(done: () => void) {
     this.#done = done
     this.#cancel.addEventListener('click', () => this.#dialog.close())
-    this.#dialog.addEventListener('close', () => (this.#question = undefined))
+    this.#dialog.addEventListener('close', () => {
+      // The event comes a moment after the dialog was closed; by then the next question may be open.
+      if (!this.#dialog.open) this.#question = undefined
+    })
     this.#dialog.querySelector('form')?.addEventListener('submit', (event) => {
       event.preventDefault()
       if (this.#question !== undefined) void this.#act(this.#question)
@@ -50,7 +53,7 @@ export class Ask {
     this.#limits = limits
   }
 
-  release(lease: Lease): void {
+  release(lease: ShownLease): void {
     // The token of now: should somebody else have it by the time of the answer, that one is left alone.
     const { resource, token } = lease
     this.#open(lease, {
@@ -66,13 +69,14 @@ export class Ask {
     })
   }
 
-  extend(lease: Lease): void {
+  extend(lease: ShownLease): void {
     const { resource, token } = lease
     const leastMs = lease.ttlMs ?? 0
     this.#input.value = PROPOSALS.find((text) => (parseDuration(text) ?? 0) >= leastMs) ?? plainDuration(leastMs)
     this.#open(lease, {
       title: 'Extend this lease?',
-      meaning: 'It will end so long from now. A holder that renews it sets the time anew with its next renewal.',
+      meaning:
+        'The lease will end after this time, counted from now. A holder that renews it sets its own time again with its next renewal.',
       confirm: 'Extend',
       dangerous: false,
       act: async () => {
@@ -91,7 +95,7 @@ export class Ask {
     throw new RangeError(`This engine takes ${duration(minTtlMs, true)} to ${duration(maxTtlMs)}.`)
   }
 
-  #open(lease: Lease, question: Question): void {
+  #open(lease: ShownLease, question: Confirmation): void {
     this.#question = question
     setText(this.#title, question.title)
     this.#whose.replaceChildren(
@@ -114,7 +118,7 @@ export class Ask {
     else this.#input.select()
   }
 
-  async #act(question: Question): Promise<void> {
+  async #act(question: Confirmation): Promise<void> {
     this.#confirm.disabled = true
     this.#say('', 'Asking …')
     try {

@@ -3,14 +3,14 @@ import { askHistory, reason } from './answers.ts'
 import { nowMs } from './clock.ts'
 import { bdi, element, find, setText } from './dom.ts'
 import { duration, spelt } from './format.ts'
-import { fractionLeft, type Lease, type Leases } from './leases.ts'
+import { fractionLeft, type ShownLease, type Leases } from './leases.ts'
 import { Bar, heldText, leftText } from './row.ts'
 
 export interface DetailActions {
   close(): void
   filterBy(holder: string): void
-  release(lease: Lease): void
-  extend(lease: Lease): void
+  release(lease: ShownLease): void
+  extend(lease: ShownLease): void
 }
 
 const SAID: Record<HistoryType, string> = {
@@ -53,8 +53,8 @@ export class Details {
       owner: this.#fact('Owner', 'wide code'),
     }
     this.#values.left.after(this.#bar.root)
-    const current = (): Lease | undefined => this.#leases.get(this.resource ?? '')
-    const on = (id: string, run: (lease: Lease) => void): void =>
+    const current = (): ShownLease | undefined => this.#leases.get(this.resource ?? '')
+    const on = (id: string, run: (lease: ShownLease) => void): void =>
       find(id, HTMLButtonElement).addEventListener('click', () => {
         const lease = current()
         if (lease !== undefined) run(lease)

@@ -2,16 +2,16 @@ import type { Events } from '../protocol.ts'
 import { after } from './clock.ts'
 
 /** `catching up`: the server is there, but what it holds is not yet all here. */
-export type Connection = 'connecting' | 'catching up' | 'live' | 'waiting'
+export type FeedState = 'connecting' | 'catching up' | 'live' | 'waiting'
 
 export interface Listener {
-  connection(state: Connection): void
+  connection(state: FeedState): void
   event<K extends keyof Events>(name: K, data: Events[K]): void
 }
 
 const NAMES: readonly (keyof Events)[] = ['hello', 'leases', 'nodes', 'findings', 'trouble', 'beat']
 const FIRST_RETRY_MS = 500
-/** Soon enough for a person who waits, and 200 pages that all wait are still no load. */
+/** Soon enough for a person who waits; 200 waiting pages are still a small load. */
 const LAST_RETRY_MS = 8_000
 /** Two beats of the server and some: a line that was cut without a word (a proxy, a laptop that slept) is silent too. */
 const SILENCE_MS = 40_000

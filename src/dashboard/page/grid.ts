@@ -1,5 +1,5 @@
 import { element } from './dom.ts'
-import type { Column, Lease, Leases } from './leases.ts'
+import type { Column, ShownLease, Leases } from './leases.ts'
 import { Row } from './row.ts'
 
 /** Rows above and below what is in view, so that a short scroll finds them ready. */
@@ -129,7 +129,7 @@ export class Grid {
   }
 
   /** The chosen lease may have moved, or be gone: then the one that took its place is the chosen one. */
-  #follow(view: readonly Lease[]): void {
+  #follow(view: readonly ShownLease[]): void {
     if (view[this.#chosenIndex]?.resource === this.#chosen) return
     const index = view.findIndex(({ resource }) => resource === this.#chosen)
     this.#chosenIndex = index >= 0 ? index : Math.max(0, Math.min(this.#chosenIndex, view.length - 1))

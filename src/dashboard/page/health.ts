@@ -2,8 +2,8 @@ import type { FindingRow, NodeRow } from '../protocol.ts'
 import { bdi, element, find } from './dom.ts'
 import { milliseconds, plural } from './format.ts'
 
-type Severity = FindingRow['severity']
-const SEVERITIES: readonly Severity[] = ['critical', 'warning', 'note', 'ok']
+type FindingSeverity = FindingRow['severity']
+const SEVERITIES: readonly FindingSeverity[] = ['critical', 'warning', 'note', 'ok']
 
 /** The servers of the engine, and what the doctor found. */
 export class Health {
@@ -34,17 +34,17 @@ export class Health {
     this.#nodes.replaceChildren(...this.#rows.map((row) => node(row, this.#worst(row.node))))
   }
 
-  #worst(name: string): Severity {
+  #worst(name: string): FindingSeverity {
     return this.#found.find((one) => one.node === name)?.severity ?? 'ok'
   }
 }
 
-function rank({ severity }: FindingRow): number {
+function rank({ severity }: Pick<FindingRow, 'severity'>): number {
   return SEVERITIES.indexOf(severity)
 }
 
 function summary(found: readonly FindingRow[]): (Node | string)[] {
-  const words: Record<Severity, readonly [string, string]> = {
+  const words: Record<FindingSeverity, readonly [string, string]> = {
     critical: ['critical finding', 'critical findings'],
     warning: ['warning', 'warnings'],
     note: ['note', 'notes'],
@@ -58,8 +58,11 @@ function summary(found: readonly FindingRow[]): (Node | string)[] {
     ])
 }
 
-function node({ node: name, roundTripMs, clockOffsetMs, error }: NodeRow, worst: Severity): HTMLElement {
-  const state = error === undefined ? worst : 'critical'
+function node(row: NodeRow, worst: FindingSeverity): HTMLElement {
+  const { node: name, roundTripMs, clockOffsetMs, sitsOutMs, sitsOutLater, error } = row
+  const from = sitsOutLater === true ? 'from the next attempt on' : 'more'
+  const state =
+    error !== undefined ? 'critical' : sitsOutMs !== undefined && rank({ severity: worst }) > 1 ? 'warning' : worst
   const facts =
     error === undefined
       ? [
@@ -67,6 +70,9 @@ function node({ node: name, roundTripMs, clockOffsetMs, error }: NodeRow, worst:
           ...(clockOffsetMs === null
             ? []
             : [element('span', { class: 'offset' }, `clock ${milliseconds(clockOffsetMs, true)}`)]),
+          ...(sitsOutMs === undefined
+            ? []
+            : [element('span', { class: 'sits-out' }, `sits out for ${Math.ceil(sitsOutMs / 1000)} s ${from}`)]),
         ]
       : [element('span', { class: 'error' }, error)]
   return element(

@@ -4,7 +4,7 @@ import { spelt } from './format.ts'
 export type Column = 'resource' | 'holder' | 'token' | 'held' | 'left' | 'waiters'
 
 /** A row with its times on the page's own clock. The object stays the same as long as the resource is held. */
-export interface Lease {
+export interface ShownLease {
   readonly resource: string
   owner: string
   /** Who a person would call its holder: the owner without its random part. */
@@ -15,7 +15,7 @@ export interface Lease {
   heldSinceMs: number
   heldExact: boolean
   waiters: number | null
-  /** When the page was told of this token, to make it stand out; -Infinity for what a snapshot brought. */
+  /** When the page received this token, to make it stand out; -Infinity for what a snapshot brought. */
   grantedAtMs: number
   /** Compares as people count: `job:9` is before `job:10`. */
   readonly sortKey: string
@@ -28,12 +28,12 @@ export interface Lease {
 
 /** All leases, and of them those that are to be seen, in their order. */
 export class Leases {
-  readonly #byName = new Map<string, Lease>()
+  readonly #byName = new Map<string, ShownLease>()
   /** A snapshot that is still coming in. What was known before stays on show until it is complete. */
   #snapshot: Map<string, readonly [row: LeaseRow, madeAtMs: number]> | undefined
-  #ordered: Lease[] = []
-  #added: Lease[] = []
-  #view: readonly Lease[] = []
+  #ordered: ShownLease[] = []
+  #added: ShownLease[] = []
+  #view: readonly ShownLease[] = []
   #stale = false
   #column: Column = 'resource'
   #descending = false
@@ -60,11 +60,11 @@ export class Leases {
     return this.#holder !== undefined || this.#words.length > 0
   }
 
-  get(resource: string): Lease | undefined {
+  get(resource: string): ShownLease | undefined {
     return this.#byName.get(resource)
   }
 
-  all(): Iterable<Lease> {
+  all(): Iterable<ShownLease> {
     return this.#byName.values()
   }
 
@@ -104,7 +104,7 @@ export class Leases {
   }
 
   /** Those to be seen. Sorted only when something moved, and what is almost in order is sorted in no time. */
-  view(): readonly Lease[] {
+  view(): readonly ShownLease[] {
     if (!this.#stale) return this.#view
     this.#stale = false
     this.#ordered = this.#ordered.filter(({ gone }) => !gone).concat(this.#added.filter(({ gone }) => !gone))
@@ -116,7 +116,7 @@ export class Leases {
     return this.#view
   }
 
-  #matches({ holder, text }: Lease): boolean {
+  #matches({ holder, text }: ShownLease): boolean {
     if (this.#holder !== undefined && holder !== this.#holder) return false
     return this.#words.every((word) => text.includes(word))
   }
@@ -172,7 +172,7 @@ export class Leases {
 }
 
 /** Of what is left of a lease's time: 1 when just renewed, 0 when it ends. Undefined where there is no end. */
-export function fractionLeft({ endsAtMs, ttlMs }: Lease, nowMs: number): number | undefined {
+export function fractionLeft({ endsAtMs, ttlMs }: ShownLease, nowMs: number): number | undefined {
   if (endsAtMs === null || ttlMs === null || ttlMs <= 0) return undefined
   return Math.min(1, Math.max(0, (endsAtMs - nowMs) / ttlMs))
 }
@@ -187,7 +187,7 @@ function order(a: string, b: string): number {
   return a < b ? -1 : 1
 }
 
-const comparisons: Record<Column, (a: Lease, b: Lease) => number> = {
+const comparisons: Record<Column, (a: ShownLease, b: ShownLease) => number> = {
   resource: (a, b) => order(a.sortKey, b.sortKey),
   holder: (a, b) => order(a.holder, b.holder),
   // Decimal numbers without leading zeros: the longer one is the greater.

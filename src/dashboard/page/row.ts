@@ -1,6 +1,6 @@
 import { element } from './dom.ts'
 import { duration } from './format.ts'
-import { fractionLeft, type Lease } from './leases.ts'
+import { fractionLeft, type ShownLease } from './leases.ts'
 
 /** How long a new grant stands out. */
 const FRESH_MS = 1_500
@@ -34,19 +34,19 @@ function level(fraction: number | undefined): string {
   return fraction > VERY_LOW ? 'low' : 'very-low'
 }
 
-export function leftText({ endsAtMs }: Lease, nowMs: number): string {
+export function leftText({ endsAtMs }: ShownLease, nowMs: number): string {
   if (endsAtMs === null) return 'no end'
   return endsAtMs <= nowMs ? 'ending' : duration(endsAtMs - nowMs, true)
 }
 
-export function heldText({ heldSinceMs, heldExact }: Lease, nowMs: number): string {
+export function heldText({ heldSinceMs, heldExact }: ShownLease, nowMs: number): string {
   return `${heldExact ? '' : '≥ '}${duration(nowMs - heldSinceMs)}`
 }
 
 /** One line of the list. It is used for one lease after the other, and touches only what differs. */
 export class Row {
   readonly root: HTMLElement
-  lease: Lease | undefined
+  lease: ShownLease | undefined
   readonly #resource = element('bdi')
   readonly #holder = element('bdi', { class: 'holder' })
   readonly #token = cell('token')
@@ -72,7 +72,7 @@ export class Row {
   }
 
   /** Puts the row at its place in the list. */
-  place(lease: Lease, index: number, heightPx: number): void {
+  place(lease: ShownLease, index: number, heightPx: number): void {
     this.lease = lease
     if (this.#index === index) return
     this.#index = index

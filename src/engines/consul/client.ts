@@ -1,53 +1,40 @@
-import type { Call, Endpoints, Reply } from '../http/endpoints.ts'
+import type { Endpoints, HttpCall, HttpReply } from '../shared/http/endpoints.ts'
+import { ConsulError, isFinal } from './errors.ts'
 
 /** A key as the servers have it. */
-export interface Entry {
+export interface ConsulEntry {
   readonly key: string
   readonly value: string
-  /** Who has it locked; undefined when nobody has. */
+  /** The session that has it locked; undefined when none has. */
   readonly session: string | undefined
   /** The index of the log at which it was created. */
   readonly createIndex: bigint
 }
 
-export type Operation = {
+export type ConsulOperation = {
   readonly KV: { readonly Verb: string; readonly Key: string; readonly [field: string]: string }
 }
 
-export interface Transaction {
+export interface ConsulTransaction {
   readonly done: boolean
-  /** Why not. */
+  /** Why it was not done. */
   readonly errors: readonly string[]
-  readonly entries: readonly Entry[]
+  readonly entries: readonly ConsulEntry[]
 }
 
-/** Consul answered, and refused. */
-export class ConsulError extends Error {
-  readonly status: number
-  /** False when to ask again can't help. */
-  readonly transient: boolean
-
-  constructor(message: string, status: number, transient: boolean) {
-    super(message)
-    this.name = 'ConsulError'
-    this.status = status
-    this.transient = transient
-  }
-}
-
-export interface Access {
+export interface ConsulAccess {
   readonly token: string | undefined
   readonly datacenter: string | undefined
   readonly namespace: string | undefined
 }
 
-/** Consul's HTTP interface, as far as we need it. */
+/** The part of Consul's HTTP interface that leases need. */
 export class ConsulClient {
   readonly endpoints: Endpoints
   readonly #headers: Record<string, string>
   readonly #scope: Record<string, string>
 
-  constructor(endpoints: Endpoints, { token, datacenter, namespace }: Access) {
+  constructor(endpoints: Endpoints, { token, datacenter, namespace }: ConsulAccess) {
     this.endpoints = endpoints
     this.#headers = token === undefined ? {} : { 'x-consul-token': token }
     this.#scope = {
@@ -56,23 +43,23 @@ export class ConsulClient {
     }
   }
 
-  /** As new as any: the leader makes sure that it still is. */
-  async read(key: string, timeoutMs: number): Promise<Entry | undefined> {
+  /** Reads the newest state: the leader makes sure that it still is the leader. */
+  async read(key: string, timeoutMs: number): Promise<ConsulEntry | undefined> {
     const reply = await this.#send('GET', kvPath(key), { consistent: '' }, timeoutMs)
     return reply.status === 404 ? undefined : entriesIn(reply)[0]
   }
 
-  async readAll(prefix: string, timeoutMs: number): Promise<Entry[]> {
+  async readAll(prefix: string, timeoutMs: number): Promise<ConsulEntry[]> {
     const reply = await this.#send('GET', kvPath(prefix), { recurse: '', consistent: '' }, timeoutMs)
     return reply.status === 404 ? [] : entriesIn(reply)
   }
 
-  /** Answers when the key has changed after that index, or nothing did for that long; index 0 answers at once. */
+  /** Resolves when the key has changed after that index, or at the latest after `waitMs`; with index 0, at once. */
   async changed(
     key: string,
     { index, waitMs, timeoutMs, signal }: { index: bigint; waitMs: number; timeoutMs: number; signal: AbortSignal },
   ): Promise<{ readonly index: bigint; readonly there: boolean }> {
-    // The servers add up to a sixteenth, so that not everyone comes back at once.
+    // The servers add up to a sixteenth, so that not all clients come back at once.
     const mostMs = Math.ceil((waitMs * 17) / 16) + timeoutMs
     const query = { index: String(index), wait: `${waitMs}ms` }
     const reply = await this.#send('GET', kvPath(key), query, mostMs, undefined, signal)
@@ -81,14 +68,14 @@ export class ConsulClient {
     return { index: BigInt(seen), there: reply.status !== 404 }
   }
 
-  async transact(operations: readonly Operation[], timeoutMs: number): Promise<Transaction> {
+  async transact(operations: readonly ConsulOperation[], timeoutMs: number): Promise<ConsulTransaction> {
     const reply = await this.#send('PUT', '/v1/txn', {}, timeoutMs, JSON.stringify(operations))
     const answer = parsed(reply) as { Results?: { KV: unknown }[] | null; Errors?: { What: string }[] | null }
     if (reply.status === 409) return { done: false, errors: (answer.Errors ?? []).map(({ What }) => What), entries: [] }
     return { done: true, errors: [], entries: (answer.Results ?? []).map(({ KV }) => entryOf(KV, reply)) }
   }
 
-  /** The id of a new session. */
+  /** Returns the id of the new session. */
   async createSession(session: object, timeoutMs: number): Promise<string> {
     const reply = await this.#send('PUT', '/v1/session/create', {}, timeoutMs, JSON.stringify(session))
     const { ID: id } = parsed(reply) as { ID?: unknown }
@@ -96,7 +83,7 @@ export class ConsulClient {
     return id
   }
 
-  /** False when there is none with this id. */
+  /** Returns false when there is no session with this id. */
   async renewSession(id: string, timeoutMs: number): Promise<boolean> {
     const reply = await this.#send('PUT', `/v1/session/renew/${encodeURIComponent(id)}`, {}, timeoutMs)
     return reply.status !== 404
@@ -106,14 +93,14 @@ export class ConsulClient {
     await this.#send('PUT', `/v1/session/destroy/${encodeURIComponent(id)}`, {}, timeoutMs)
   }
 
-  /** One server, this one, about itself or about all of them. */
+  /** Asks this server, about itself or about all servers. */
   async ask(url: string, path: string, timeoutMs: number): Promise<{ status: number; answer: unknown; text: string }> {
     const reply = await this.endpoints.ask(url, { method: 'GET', path, headers: this.#headers, timeoutMs })
     let answer: unknown
     try {
       answer = JSON.parse(reply.text)
     } catch {
-      // Errors are plain text.
+      // It is an error, which is plain text.
     }
     return { status: reply.status, answer, text: reply.text }
   }
@@ -125,9 +112,9 @@ export class ConsulClient {
     timeoutMs: number,
     body?: string,
     signal?: AbortSignal,
-  ): Promise<Reply> {
+  ): Promise<HttpReply> {
     const search = new URLSearchParams({ ...query, ...this.#scope }).toString()
-    const call: Call = {
+    const call: HttpCall = {
       method,
       path: search === '' ? path : `${path}?${search}`,
       headers: this.#headers,
@@ -137,35 +124,28 @@ export class ConsulClient {
     }
     const reply = await this.endpoints.send(call, unfit)
     if ([200, 404, 409].includes(reply.status)) return reply
-    throw new ConsulError(reply.text.trim() || `status ${reply.status}`, reply.status, false)
+    throw new ConsulError(reply.text.trim() || `status ${reply.status}`, reply.status)
   }
 }
 
-/** What the servers refuse for good is told with the same status as their own failures. */
-const REFUSED = /Permission denied|ACL not found|Invalid Session TTL|No path to datacenter|Missing node registration/
-
-function unfit({ status, text }: Reply): string | undefined {
+function unfit({ status, text }: HttpReply): string | undefined {
   if (status < 500 && status !== 429) return undefined
-  return REFUSED.test(text) ? undefined : `${status} ${text.trim().slice(0, 200)}`
-}
-
-export function isDenied(error: unknown): boolean {
-  return error instanceof ConsulError && (error.status === 403 || /Permission denied|ACL not found/.test(error.message))
+  return isFinal(text) ? undefined : `${status} ${text.trim().slice(0, 200)}`
 }
 
 function kvPath(key: string): string {
   return `/v1/kv/${key.split('/').map(encodeURIComponent).join('/')}`
 }
 
-function entriesIn(reply: Reply): Entry[] {
+function entriesIn(reply: HttpReply): ConsulEntry[] {
   const list = parsed(reply)
   if (!Array.isArray(list)) throw nonsense(reply)
   return list.map((each) => entryOf(each, reply))
 }
 
-function entryOf(each: unknown, reply: Reply): Entry {
+function entryOf(each: unknown, reply: HttpReply): ConsulEntry {
   const { Key: key, Value: value, Session: session, CreateIndex: index } = (each ?? {}) as Record<string, unknown>
-  // A log would have to grow for centuries to get beyond what a number holds.
+  // The log would have to grow for centuries to exceed what a number holds.
   if (typeof key !== 'string' || !Number.isSafeInteger(index)) throw nonsense(reply)
   return {
     key,
@@ -175,18 +155,18 @@ function entryOf(each: unknown, reply: Reply): Entry {
   }
 }
 
-function parsed(reply: Reply): unknown {
+function parsed(reply: HttpReply): unknown {
   try {
     const answer: unknown = JSON.parse(reply.text)
     if (typeof answer === 'object' && answer !== null) return answer
   } catch {
-    // Told below.
+    // Thrown below.
   }
   throw nonsense(reply)
 }
 
-function nonsense({ status, text }: Reply): Error {
-  return new Error(`expected an answer of Consul's, got ${status} ${text.slice(0, 100)}`)
+function nonsense({ status, text }: HttpReply): Error {
+  return new Error(`expected an answer from Consul, got ${status} ${text.slice(0, 100)}`)
 }
 
 export function base64(text: string): string {

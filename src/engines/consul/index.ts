@@ -3,40 +3,46 @@ import { systemClock, type Clock } from '../../clock.ts'
 import { durationMs, shown, type Duration } from '../../duration.ts'
 import type { Engine } from '../../engine.ts'
 import { systemRandom } from '../../random.ts'
-import { Endpoints } from '../http/endpoints.ts'
-import { prefixOrThrow, requestTimeoutOrThrow, secretOrThrow, transportOrThrow, urlsOrThrow } from '../http/options.ts'
-import type { Fetch, TlsOptions } from '../http/transport.ts'
+import { Endpoints } from '../shared/http/endpoints.ts'
+import {
+  httpTimeoutOrThrow,
+  prefixOrThrow,
+  secretOrThrow,
+  transportOrThrow,
+  urlsOrThrow,
+} from '../shared/http/options.ts'
+import type { Fetch, TlsOptions } from '../shared/http/transport.ts'
 import { ConsulClient } from './client.ts'
 import { ConsulEngine } from './engine.ts'
 
-export type { Fetch, FetchReply, TlsOptions } from '../http/transport.ts'
+export type { Fetch, FetchReply, TlsOptions } from '../shared/http/transport.ts'
 
 export interface ConsulOptions {
-  /** Stands before every key, with a slash between. Default `ringfence`. */
+  /** Every key begins with it and a slash. Default `ringfence`. */
   prefix?: string
   /** The ACL token: session "write" on the agent's node, key_prefix "write" on the prefix. */
   token?: string
   /**
-   * How long nobody gets what a session had that ended by itself, 0 to 60 s; a release is not subject to it. Default the
-   * ttl, up to 60 s: a session can end early (its agent leaves the cluster), and then its holder still counts on it.
+   * For this long, 0 to 60 s, nobody gets what a session held that ended by itself. It does not apply to a release. Default:
+   * the ttl, at most 60 s. A session can end early (its agent leaves the cluster), and its holder does not know that at once.
    */
   lockDelay?: Duration
-  /** What the servers were told with `session_ttl_min`: the shortest ttl. Default 10 s, as theirs. */
+  /** The shortest ttl: what `session_ttl_min` is on the servers. Default 10 s, like theirs. */
   sessionTtlMin?: Duration
   /**
-   * The catalog node that sessions belong to, and end with. Default the agent's own, so leases end when that agent leaves
-   * the cluster; a node that was registered for the purpose never does.
+   * The catalog node that sessions belong to, and end with. Default: the agent's own, so leases end when that agent leaves
+   * the cluster. A node that was registered for this purpose never leaves.
    */
   node?: string
-  /** Default the agent's own. Another one needs `node`, one of that datacenter. */
+  /** Default: the agent's own. Another one needs a `node` of that datacenter. */
   datacenter?: string
-  /** Consul Enterprise. */
+  /** For Consul Enterprise. */
   namespace?: string
   /** Certificates, for https. */
   tls?: TlsOptions
-  /** How long a server may take to answer before the next one is asked. Default a sixth of the ttl, 250 ms to 2 s. */
+  /** At most this long a server may take to answer before the next one is asked. Default: a sixth of the ttl, 250 ms to 2 s. */
   requestTimeout?: Duration
-  /** Makes the requests instead of node:http, for a proxy or for tracing; it then has to know the certificates. */
+  /** Makes the requests instead of node:http, for a proxy or for tracing. It then needs to know the certificates. */
   fetch?: Fetch
   clock?: Clock
 }
@@ -59,7 +65,7 @@ const OPTIONS = [
 const MOST_LOCK_DELAY_MS = 60_000
 const DEFAULT_SESSION_TTL_MIN_MS = 10_000
 
-/** Leases on Consul, through an agent; with several URLs another one is asked when one does not answer. */
+/** Leases on Consul, through an agent. With several URLs, the next one is asked when one does not answer. */
 export function consul(url: string | readonly string[], options: ConsulOptions = {}): Engine {
   const urls = urlsOrThrow(url, 'url', 'http://127.0.0.1:8500')
   optionsOrThrow(options, OPTIONS)
@@ -79,7 +85,7 @@ export function consul(url: string | readonly string[], options: ConsulOptions =
     node: nameOrThrow(options.node, 'node'),
     minTtlMs: durationMs(sessionTtlMin, 'sessionTtlMin', { minMs: 100, maxMs: 86_400_000 }),
     lockDelayMs: (ttlMs) => lockDelayMs ?? Math.min(ttlMs, MOST_LOCK_DELAY_MS),
-    timeoutMs: requestTimeoutOrThrow(options.requestTimeout),
+    timeoutMs: httpTimeoutOrThrow(options.requestTimeout),
   })
 }
 

@@ -1,29 +1,29 @@
 import type { Clock } from '../../clock.ts'
 import type { LeaseInfo } from '../../engine.ts'
-import { EngineError } from '../../errors.ts'
-import { reasonOf } from '../http/endpoints.ts'
-import { together } from '../http/together.ts'
-import { base64, rangeAnswer, within, type Gateway, type KeyValue } from './gateway.ts'
-import { parseValue, type Keys } from './keys.ts'
-import type { EtcdLeases } from './leases.ts'
+import { together } from '../shared/together.ts'
+import { base64, rangeAnswer, rangeFields, type EtcdClient, type EtcdKeyValue } from './client.ts'
+import { etcdFailure } from './errors.ts'
+import { parseValue, type EtcdKeys } from './keys.ts'
+import type { EtcdSteps } from './steps.ts'
 
-interface InspectPlan {
-  readonly gateway: Gateway
-  readonly leases: EtcdLeases
-  readonly keys: Keys
+interface EtcdInspectPlan {
+  readonly client: EtcdClient
+  readonly steps: EtcdSteps
+  readonly keys: EtcdKeys
   readonly clock: Clock
   readonly timeoutMs: number
 }
 
-/** Keys of one question, and questions about leases at a time: a look must not hold up the locks. */
+/** How many keys one request reads. An inspection must not hold up the locks. */
 const PAGE = 500
+/** How many etcd leases are asked about at a time. */
 const ASKED_AT_ONCE = 8
 
-export async function* inspectEtcd(plan: InspectPlan, resource?: string): AsyncIterable<LeaseInfo> {
+export async function* inspectEtcd(plan: EtcdInspectPlan, resource?: string): AsyncIterable<LeaseInfo> {
   try {
-    let group: { resource: string; places: KeyValue[] } | undefined
+    let group: { resource: string; places: EtcdKeyValue[] } | undefined
     for await (const page of pages(plan, resource)) {
-      const whole: KeyValue[][] = []
+      const whole: EtcdKeyValue[][] = []
       for (const place of page) {
         const name = plan.keys.parse(place.key)?.resource
         if (name === undefined) continue
@@ -37,17 +37,17 @@ export async function* inspectEtcd(plan: InspectPlan, resource?: string): AsyncI
     }
     if (group !== undefined) yield* await shown(plan, [group.places])
   } catch (error) {
-    throw new EngineError(`etcd: ${reasonOf(error)}`, resource === undefined ? [] : [resource], { cause: error })
+    throw etcdFailure(error, resource === undefined ? [] : [resource])
   }
 }
 
-/** In the order of keys, so that those of one folder follow each other; all of one revision. */
-async function* pages({ gateway, keys, timeoutMs }: InspectPlan, resource?: string): AsyncIterable<KeyValue[]> {
-  const range = within(resource === undefined ? keys.all : keys.folder(resource))
+/** In the order of keys, so that those of one folder follow each other. All pages are of one revision. */
+async function* pages({ client, keys, timeoutMs }: EtcdInspectPlan, resource?: string): AsyncIterable<EtcdKeyValue[]> {
+  const range = rangeFields(resource === undefined ? keys.all : keys.folder(resource))
   let { key } = range
   let revision = '0'
   for (;;) {
-    const answer = await gateway.call('kv/range', { ...range, key, revision, limit: String(PAGE) }, timeoutMs)
+    const answer = await client.call('kv/range', { ...range, key, revision, limit: String(PAGE) }, timeoutMs)
     const { header, found, more } = rangeAnswer(answer)
     yield found
     if (!more) return
@@ -56,21 +56,21 @@ async function* pages({ gateway, keys, timeoutMs }: InspectPlan, resource?: stri
   }
 }
 
-async function shown(plan: InspectPlan, groups: readonly KeyValue[][]): Promise<LeaseInfo[]> {
+async function shown(plan: EtcdInspectPlan, groups: readonly EtcdKeyValue[][]): Promise<LeaseInfo[]> {
   const infos = await together(groups, ASKED_AT_ONCE, async (places): Promise<LeaseInfo | undefined> => {
     const first = places.reduce((a, b) => (b.createRevision < a.createRevision ? b : a))
     const { resource, owner } = plan.keys.parse(first.key)!
     const { sinceMs } = parseValue(first.value)
     const bound = first.lease !== '0'
-    const remainingMs = bound ? await plan.leases.remainingMs(first.lease, plan.timeoutMs) : undefined
-    // Over by now.
+    const remainingMs = bound ? await plan.steps.remainingMs(first.lease, plan.timeoutMs) : undefined
+    // The lease has ended by now.
     if (bound && remainingMs === undefined) return undefined
     return {
       resource,
       owner,
       token: first.createRevision,
       remainingMs,
-      // By two machines' clocks, as there is no other way to know.
+      // Compares the clocks of two machines, because there is no other way to know.
       ...(sinceMs === undefined ? {} : { heldMs: Math.max(0, plan.clock.wallMs() - sinceMs) }),
       waiters: places.length - 1,
     }

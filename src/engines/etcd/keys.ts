@@ -1,35 +1,35 @@
 import { createHash } from 'node:crypto'
 
 /**
- * Where things are in etcd. Each resource has a folder, in it one key for everyone who holds it or waits for it:
+ * Where things are in etcd. Each resource has a folder, with one key for each owner that holds it or waits for it:
  *
- *     <prefix><resource>/<owner>     bound to an etcd lease of that owner's
+ *     <prefix><resource>/<owner>     bound to an etcd lease of that owner
  *
- * Whoever's key in a folder was created first has the resource; the others wait in the order of creation. The keys of one
- * request are created in one transaction, so they share one create revision, and that is its token.
+ * The owner of the key that was created first holds the resource; the others wait in the order of creation. One transaction
+ * creates all keys of a request, so they share one create revision, and that is its token.
  */
-export interface Keys {
+export interface EtcdKeys {
   /** The owner's own keys, in the order of the resources. */
   own(resources: readonly string[], owner: string): string[]
-  folder(resource: string): Range
+  folder(resource: string): KeyRange
   /** All folders. */
-  readonly all: Range
-  /** Undefined for a key of other software. */
-  parse(key: string): Place | undefined
+  readonly all: KeyRange
+  /** Returns undefined for a key of other software. */
+  parse(key: string): ParsedKey | undefined
 }
 
-export interface Range {
+export interface KeyRange {
   readonly key: string
   readonly rangeEnd: string
 }
 
-export interface Place {
+export interface ParsedKey {
   readonly resource: string
   readonly owner: string
 }
 
 /** The prefix ends with a slash. */
-export function keysUnder(prefix: string): Keys {
+export function keysUnder(prefix: string): EtcdKeys {
   return {
     own: (resources, owner) => resources.map((resource) => `${prefix}${escaped(resource)}/${escaped(owner)}`),
     folder: (resource) => folderOf(`${prefix}${escaped(resource)}/`),
@@ -43,12 +43,12 @@ export function keysUnder(prefix: string): Keys {
   }
 }
 
-/** All that begins with the path, which ends with a slash: '0' comes right after '/'. */
-function folderOf(path: string): Range {
+/** All keys that begin with the path, which ends with a slash: '0' comes right after '/'. */
+function folderOf(path: string): KeyRange {
   return { key: path, rangeEnd: `${path.slice(0, -1)}0` }
 }
 
-/** Only a slash must not stay, and what stands for it; all else is left as people wrote it. */
+/** Escapes slashes, and the percent sign that stands for them. Everything else stays as people wrote it. */
 function escaped(name: string): string {
   return name.replaceAll('%', '%25').replaceAll('/', '%2F')
 }
@@ -57,32 +57,37 @@ function unescaped(name: string): string {
   return name.replace(/%2F|%25/g, (code) => (code === '%2F' ? '/' : '%'))
 }
 
-/** etcd counts a lease's time in whole seconds; longer than asked for does no harm. */
+/** etcd counts a lease's time in whole seconds. A longer time than asked for does no harm. */
 export function secondsOf(ttlMs: number): number {
   return Math.ceil(ttlMs / 1000)
 }
 
 /**
- * The id of an owner's etcd lease for a ttl: chosen by us, so that a grant can be sent twice, undone without having heard
- * its answer, and found by any process. Positive, in 63 bits, as etcd wants it.
+ * The id of an owner's etcd lease for a ttl. We choose it, so that a grant can be sent twice, undone without its answer, and
+ * found by any process. It is a positive number of 63 bits, as etcd wants it.
  */
 export function leaseIdOf(owner: string, seconds: number): string {
   const hash = createHash('sha256').update(`${owner}\n${seconds}`).digest()
   return String((hash.readBigUInt64BE() >> 1n) | 1n)
 }
 
-/** What a key says besides who: the ttl asked for, and since when by the owner's own clock. */
-export interface Value {
+/** The id of the etcd lease that a request begins with. */
+export function ownLeaseId({ owner, ttlMs }: { readonly owner: string; readonly ttlMs: number }): string {
+  return leaseIdOf(owner, secondsOf(ttlMs))
+}
+
+/** The value of a key: the ttl asked for, and since when the owner holds it. */
+export interface EtcdValue {
   readonly ttlMs: number
-  /** Wall clock. Undefined for one who had to wait: nobody writes again when it is his turn. */
+  /** By the owner's wall clock. Undefined for an owner that had to wait: nothing is written when the wait is over. */
   readonly sinceMs?: number
 }
 
-export function valueText({ ttlMs, sinceMs }: Value): string {
+export function valueText({ ttlMs, sinceMs }: EtcdValue): string {
   return JSON.stringify(sinceMs === undefined ? { ttlMs } : { ttlMs, sinceMs })
 }
 
-export function parseValue(text: string): Partial<Value> {
+export function parseValue(text: string): Partial<EtcdValue> {
   try {
     const { ttlMs, sinceMs } = JSON.parse(text) as Record<string, unknown>
     return {
@@ -90,7 +95,7 @@ export function parseValue(text: string): Partial<Value> {
       ...(typeof sinceMs === 'number' ? { sinceMs } : {}),
     }
   } catch {
-    // Other software's.
+    // Other software wrote it.
     return {}
   }
 }

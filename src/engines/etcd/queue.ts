@@ -1,31 +1,37 @@
+import { backOffMs } from '../../back-off.ts'
 import { elapsedMs, instant, sleep, type Clock } from '../../clock.ts'
 import type { LeaseRequest, QueuedGrant } from '../../engine.ts'
 import { EngineError } from '../../errors.ts'
 import type { Random } from '../../random.ts'
-import { base64, created, EtcdError, put, within, type Gateway, type Json } from './gateway.ts'
-import { leaseIdOf, secondsOf, valueText, type Keys } from './keys.ts'
-import type { EtcdLeases } from './leases.ts'
+import { base64, created, put, rangeFields, rangeRequest, type EtcdClient, type EtcdJson } from './client.ts'
+import { EtcdError } from './errors.ts'
+import { ownLeaseId, valueText, type EtcdKeys } from './keys.ts'
+import type { EtcdSteps } from './steps.ts'
 
-export interface Line {
-  readonly gateway: Gateway
-  readonly leases: EtcdLeases
-  readonly keys: Keys
+export interface EtcdQueuePlan {
+  readonly client: EtcdClient
+  readonly steps: EtcdSteps
+  readonly keys: EtcdKeys
   readonly clock: Clock
   readonly random: Random
   readonly timeoutMs: number
 }
 
-/** A waiter looks again after this time even if it hears nothing: the member that it listens to may hang. */
+/** A waiter looks again after this time at the latest: the member that it listens to may hang. */
 const LONGEST_SILENCE_MS = 5000
-/** Between two tries while the servers don't answer: up to so long, growing. */
-const LONGEST_PAUSE_MS = 1000
+/** Between two tries while the servers don't answer. */
+const RETRY = { firstMs: 100, mostMs: 1000 }
 
 /**
- * Takes a place in the queue and resolves when it is the first one in all folders, proved after the wait. The places of
- * all requests are in one order, that of revisions, so no two can wait for each other.
+ * Takes a place in the queue and resolves when it is the first one in all folders, proved after the wait. Revisions put the
+ * places of all requests in one order, so no two requests can wait for each other.
  */
-export async function waitInLine(line: Line, request: LeaseRequest, signal: AbortSignal): Promise<QueuedGrant> {
-  const { clock, random } = line
+export async function waitInQueue(
+  plan: EtcdQueuePlan,
+  request: LeaseRequest,
+  signal: AbortSignal,
+): Promise<QueuedGrant> {
+  const { client, clock, random } = plan
   const { ttlMs } = request
   let token: bigint | undefined
   let heard = instant(clock)
@@ -34,66 +40,70 @@ export async function waitInLine(line: Line, request: LeaseRequest, signal: Abor
     signal.throwIfAborted()
     const since = instant(clock)
     try {
-      token ??= await takePlace(line, request)
-      const seen = await look(line, request, token)
+      token ??= await takePlace(plan, request)
+      const seen = await look(plan, request, token)
       signal.throwIfAborted()
       heard = since
       if (seen.kind === 'first') return { kind: 'granted', token, since }
-      if (seen.kind === 'behind') await predecessorGone(line, seen, ttlMs, signal)
+      if (seen.kind === 'behind') await predecessorGone(plan, seen, ttlMs, signal)
       failures = 0
     } catch (error) {
-      if (signal.aborted || !isPassing(error)) throw error
-      if (line.gateway.endpoints.closed)
-        throw new EngineError('etcd: closed', request.resources, { cause: error, transient: false })
-      // Nothing could be proved for a whole ttl: the place may be gone, and whoever waits should hear why.
+      if (signal.aborted || !isTransient(error)) throw error
+      if (client.endpoints.closed)
+        throw new EngineError('etcd: this engine is closed', request.resources, { cause: error, transient: false })
+      // Nothing could be proved for a whole ttl: the place may be gone, and the caller should learn why.
       if (elapsedMs(clock, heard) > ttlMs) throw error
-      const mostMs = Math.min(100 * 2 ** Math.min(failures++, 10), LONGEST_PAUSE_MS)
-      await sleep(clock, mostMs * (0.5 + 0.5 * random.fraction()), signal)
+      await sleep(clock, backOffMs(random, RETRY, failures++), signal)
     }
   }
 }
 
-function isPassing(error: unknown): boolean {
+function isTransient(error: unknown): boolean {
   if (error instanceof EngineError) return false
-  return !(error instanceof EtcdError) || error.transient
+  return !(error instanceof EtcdError) || !error.isPermanent
 }
 
-/** Repeatable: keys that are there already are left as they are. */
-async function takePlace(line: Line, { resources, owner, ttlMs }: LeaseRequest): Promise<bigint> {
-  const { gateway, leases, keys, timeoutMs } = line
-  const id = leaseIdOf(owner, secondsOf(ttlMs))
+/** Safe to repeat: keys that exist already stay as they are. */
+async function takePlace(
+  { client, steps, keys, timeoutMs }: EtcdQueuePlan,
+  { resources, owner, ttlMs }: LeaseRequest,
+): Promise<bigint> {
   const own = keys.own(resources, owner)
-  await leases.grant(id, secondsOf(ttlMs), timeoutMs)
-  const { header, succeeded, results } = await gateway.transact(
+  await steps.grantLease({ owner, ttlMs }, timeoutMs)
+  const { header, succeeded, results } = await client.transact(
     own.map((key) => created({ key: base64(key) }, '0')),
-    own.map((key) => put(key, valueText({ ttlMs }), id)),
-    [{ request_range: { key: base64(own[0]!) } }],
+    own.map((key) => put(key, valueText({ ttlMs }), ownLeaseId({ owner, ttlMs }))),
+    [rangeRequest({ key: base64(own[0]!) })],
     timeoutMs,
   )
   if (succeeded) return header.revision
   const mine = results[0]?.[0]
-  if (mine === undefined) throw new EngineError('etcd: a part of our place in the queue was removed', resources)
+  if (mine === undefined)
+    throw new EngineError('etcd: a part of our place in the queue was removed by someone else', resources)
   return mine.createRevision
 }
 
-type Seen =
+type QueueView =
   | { readonly kind: 'first' }
   | { readonly kind: 'behind'; readonly key: string; readonly revision: bigint }
   | { readonly kind: 'unproved' }
 
-/** Renews our etcd lease and sees who is before us; see `prove` for why in this order, and what the term is for. */
-async function look(line: Line, { resources, owner, ttlMs }: LeaseRequest, token: bigint): Promise<Seen> {
-  const { gateway, leases, keys, timeoutMs } = line
-  const alive = await leases.keepAlive(leaseIdOf(owner, secondsOf(ttlMs)), timeoutMs)
+/** Renews our etcd lease and sees who is before us. `EtcdSteps.prove` explains the order of the two, and what the term is for. */
+async function look(
+  { client, steps, keys, timeoutMs }: EtcdQueuePlan,
+  { resources, owner, ttlMs }: LeaseRequest,
+  token: bigint,
+): Promise<QueueView> {
+  const alive = await steps.keepAlive(ownLeaseId({ owner, ttlMs }), timeoutMs)
   const ranges = resources.map((resource) => ({
-    ...within(keys.folder(resource)),
+    ...rangeFields(keys.folder(resource)),
     max_create_revision: String(token),
     sort_target: 'CREATE',
     sort_order: 'DESCEND',
     limit: '2',
     keys_only: true,
   }))
-  const { header, found } = await gateway.read(ranges, timeoutMs)
+  const { header, found } = await client.read(ranges, timeoutMs)
   const own = keys.own(resources, owner)
   if (alive === undefined || found.some(([mine], index) => mine?.key !== own[index]))
     throw new EngineError('etcd: our place in the queue is gone', resources)
@@ -102,9 +112,9 @@ async function look(line: Line, { resources, owner, ttlMs }: LeaseRequest, token
   return alive.term === header.term ? { kind: 'first' } : { kind: 'unproved' }
 }
 
-/** Resolves when the key was deleted after that revision, and at the latest when it is time to look again. */
+/** Resolves when the key is deleted after that revision, or when it is time to look again. */
 async function predecessorGone(
-  { gateway, clock, timeoutMs }: Line,
+  { client, clock, timeoutMs }: EtcdQueuePlan,
   { key, revision }: { readonly key: string; readonly revision: bigint },
   ttlMs: number,
   signal: AbortSignal,
@@ -116,14 +126,14 @@ async function predecessorGone(
   try {
     if (signal.aborted) return
     const create = { key: base64(key), start_revision: String(revision + 1n), filters: ['NOPUT'] }
-    for await (const answer of gateway.stream('watch', { create_request: create }, timeoutMs, enough.signal)) {
-      const { events, canceled, compact_revision: compacted, cancel_reason: why } = (answer['result'] ?? {}) as Json
+    for await (const answer of client.stream('watch', { create_request: create }, timeoutMs, enough.signal)) {
+      const { events, canceled, compact_revision: compacted, cancel_reason: why } = (answer['result'] ?? {}) as EtcdJson
       if (Array.isArray(events) && events.length > 0) return
-      // That part of the history is gone: look again at what is now.
+      // etcd has compacted that part of the history: look again at what there is now.
       if (compacted !== undefined) return
-      if (canceled === true) throw new Error(`the watch was refused: ${JSON.stringify(why)}`)
+      if (canceled === true) throw new Error(`the server refused the watch: ${JSON.stringify(why)}`)
     }
-    throw new Error('the watch was ended by the server')
+    throw new Error('the server ended the watch')
   } catch (error) {
     if (!enough.signal.aborted) throw error
   } finally {

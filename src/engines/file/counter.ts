@@ -1,20 +1,20 @@
 import type { MachineClock } from '../../clock.ts'
+import type { SqliteRow, SqliteStatement } from './client.ts'
 import type { Database } from './database.ts'
-import type { Row } from './library.ts'
 import type { Machine } from './machine.ts'
 
-/** The counter may not go on before it has been raised on the disk; see `reserve`. */
+/** The next token has not been reserved on the disk yet; see `reserve`. */
 export class NotReserved extends Error {}
 
-/** Tokens are reserved by the hour (of microseconds, as they follow the wall clock): one write to the disk an hour. */
+/** Tokens follow the wall clock in microseconds, and an hour of them is reserved at a time: one write to the disk an hour. */
 const RESERVE = 3600 * 1e6
-/** A wall clock beyond this, in the year 2112, is wrong; tokens must stay exact as a JavaScript number. */
+/** A wall clock beyond this, in the year 2112, is wrong. Tokens must stay exact as JavaScript numbers. */
 const LAST_WALL_TOKEN = 2 ** 52
 
 /**
- * Where tokens come from: one counter for the whole file, so that nothing needs to be kept of a resource that is free. It
- * follows the wall clock where that is ahead: if the file is removed or an old copy is put in its place, tokens go on all
- * the same. Everything here is called within a transaction.
+ * The source of tokens: one counter for the whole file, so that a free resource needs no row. It follows the wall clock where
+ * that is ahead, so tokens keep growing even if the file is removed or replaced by an old copy. Every method is called within
+ * a transaction.
  */
 export class Counter {
   readonly #database: Database
@@ -37,8 +37,9 @@ export class Counter {
   }
 
   /**
-   * Raises what may be given out, and with a new boot, what counts as given out: after a loss of power the file may be as
-   * it was at the last reservation, and every token up to that number may have been seen. Must be written durably.
+   * Raises the highest token that may be granted. After a new boot, also raises the last token that counts as granted: after a
+   * loss of power the file may be as it was at the last reservation, and every token up to that number may have been granted.
+   * Must be written durably.
    */
   reserve(): void {
     const row = this.#row()
@@ -48,9 +49,9 @@ export class Counter {
     this.#sql('UPDATE counter SET token = ?, reserved = ?, boot = ?').run(token, reserved, this.#machine.boot)
   }
 
-  #row(): Row {
+  #row(): SqliteRow {
     const row = this.#sql('SELECT * FROM counter').get()
-    if (row === undefined) throw new Error('the counter is gone from the file')
+    if (row === undefined) throw new Error('The table of the counter is empty.')
     return row
   }
 
@@ -59,7 +60,7 @@ export class Counter {
     return token > LAST_WALL_TOKEN ? 0 : token
   }
 
-  #sql(text: string): ReturnType<Database['statement']> {
+  #sql(text: string): SqliteStatement {
     return this.#database.statement(text)
   }
 }

@@ -12,18 +12,18 @@ import {
 import { dirname } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { EngineError } from '../../errors.ts'
-import { systemRandom } from '../../random.ts'
-import { explained, isBusy, isDamage, unusable } from './failures.ts'
-import { loadLibrary, type Connection, type Library, type Statement } from './library.ts'
+import type { Random } from '../../random.ts'
+import { loadSqlite, type SqliteConnection, type SqliteLibrary, type SqliteStatement } from './client.ts'
+import { fileError, isBusy, isDamage, unusableFile } from './errors.ts'
 
 /** 'ring' in ASCII: tells our files from other programs' databases. */
 const APPLICATION_ID = 0x72696e67
-/** Of the tables below. A newer one is refused: its rows might mean something else. */
+/** The version of the tables below. A newer one is refused: its rows might mean something else. */
 const SCHEMA_VERSION = 1
 
 const SCHEMA = `
   CREATE TABLE counter (
-    -- The last token given out, the number that no token exceeds before it was raised on the disk itself, and in which boot.
+    -- The last token granted; the highest token that may be granted before this number is raised on the disk; in which boot.
     token INTEGER NOT NULL, reserved INTEGER NOT NULL, boot TEXT NOT NULL
   ) STRICT;
   INSERT INTO counter VALUES (0, 0, '');
@@ -44,25 +44,26 @@ const SCHEMA = `
 `
 
 export interface OpenOptions {
-  /** Make the file if there is none; otherwise the answer is undefined. */
+  /** Creates the file if it does not exist. Without it, a file that does not exist is undefined. */
   readonly create: boolean
+  readonly random: Random
 }
 
-/** Opens the file, or makes it. Rejects with `EngineError`, or with what `isBusy` knows. */
-export async function openDatabase(path: string, { create }: OpenOptions): Promise<Database | undefined> {
-  const library = await loadLibrary()
+/** Opens or creates the file. Rejects with an `EngineError`, or with an error for which `isBusy` is true. */
+export async function openDatabase(path: string, { create, random }: OpenOptions): Promise<Database | undefined> {
+  const library = await loadSqlite()
   try {
     if (stat(path) === undefined) {
       if (!create) return undefined
-      assertNoRemains(path)
-      createDatabase(path, library)
+      assertNoLogLeft(path)
+      createDatabase(path, library, random)
     }
     const before = stat(path)
-    if (before === undefined) throw unusable(path, 'was removed while it was being opened', true)
-    if (!before.isFile()) throw unusable(path, 'is not a file; pass the path of a file')
-    // We never leave an empty one behind, and SQLite would take it for a new database: the counter would start anew.
-    if (before.size === 0) throw unusable(path, 'is empty. If nothing uses it, remove it')
-    // By the real name, as SQLite names the files beside it.
+    if (before === undefined) throw unusableFile(path, 'was removed while it was being opened.', true)
+    if (!before.isFile()) throw unusableFile(path, 'is not a file. Pass the path of a file.')
+    // We never leave an empty file behind, and SQLite would take it for a new database: the counter would start again.
+    if (before.size === 0) throw unusableFile(path, 'is empty. If no process uses it, remove it.')
+    // The real path: SQLite names the files beside it after that.
     const realPath = realpathSync(path)
     const connection = library.connect(`${pathToFileURL(realPath).href}?mode=rw`)
     try {
@@ -72,30 +73,30 @@ export async function openDatabase(path: string, { create }: OpenOptions): Promi
       throw error
     }
   } catch (error) {
-    throw isBusy(error) ? error : explained(error, path)
+    throw isBusy(error) ? error : fileError(error, path)
   }
 }
 
-/** SQLite would play an old log into a new file, and those who still use the old one would share it with us. */
-function assertNoRemains(path: string): void {
-  const remains = [`${path}-wal`, `${path}-shm`].filter((beside) => stat(beside) !== undefined)
-  // They may be those of a file that someone else has just made.
-  if (remains.length === 0 || stat(path) !== undefined) return
-  const names = remains.join(' and ')
-  throw unusable(
+/** SQLite would replay an old log into a new file, and processes that still use the old file would share the log with us. */
+function assertNoLogLeft(path: string): void {
+  const left = [`${path}-wal`, `${path}-shm`].filter((beside) => stat(beside) !== undefined)
+  // They may belong to a file that another process has just created.
+  if (left.length === 0 || stat(path) !== undefined) return
+  const names = left.join(' and ')
+  throw unusableFile(
     path,
-    `is missing, but ${names} of it are there. Put it back, or when nothing uses it, remove them too`,
+    `is missing, but ${names} ${left.length === 1 ? 'exists' : 'exist'}. Put it back, or if no process uses it, remove what is left of it.`,
   )
 }
 
 /**
- * Under another name first: whoever finds a file at the path finds a whole one, also if we are killed in between. Of two
- * who make it at the same time, the second finds the first one's.
+ * Under another name first: a file at the path is always a whole one, also if we are killed in between. If two processes
+ * create it at the same time, the second one finds the file of the first.
  */
-function createDatabase(path: string, library: Library): void {
+function createDatabase(path: string, library: SqliteLibrary, random: Random): void {
   const folder = dirname(path)
   mkdirSync(folder, { recursive: true, mode: 0o700 })
-  const draft = `${path}.${systemRandom.id().slice(0, 12)}.new`
+  const draft = `${path}.${random.id().slice(0, 12)}.new`
   try {
     closeSync(openSync(draft, 'wx', 0o600))
     const connection = library.connect(pathToFileURL(draft).href)
@@ -125,31 +126,31 @@ function stat(path: string): Stats | undefined {
   return statSync(path, { throwIfNoEntry: false })
 }
 
-/** The path no longer leads to the file that is open: whoever opens it now sees another one, or makes it. */
-export class Displaced extends EngineError {
+/** The path no longer leads to the file that is open: a process that opens the path now gets another file. */
+export class FileMovedError extends EngineError {
   readonly place: 'missing' | 'replaced'
 
   constructor(path: string, place: 'missing' | 'replaced', resources: readonly string[]) {
     const what = place === 'missing' ? 'was removed' : 'was replaced by another file'
-    super(`${path} ${what} while in use; put it back, or wait until the leases in it are over`, resources)
+    super(`${path} ${what} while in use. Put it back, or wait until the leases in it have ended.`, resources)
     this.place = place
   }
 }
 
-/** One connection to the file. All calls are synchronous and short; whoever finds it busy comes back later. */
+/** One connection to the file. All calls are synchronous and short; a call that finds the file busy fails at once. */
 export class Database {
   readonly path: string
   /** Every commit is written to it first. */
   readonly logPath: string
   readonly library: string
-  readonly #connection: Connection
-  readonly #statements = new Map<string, Statement>()
+  readonly #connection: SqliteConnection
+  readonly #statements = new Map<string, SqliteStatement>()
   readonly #device: number
   readonly #inode: number
 
   constructor(
     path: string,
-    connection: Connection,
+    connection: SqliteConnection,
     { library, realPath, opened }: { library: string; realPath: string; opened: Stats },
   ) {
     this.path = path
@@ -159,13 +160,13 @@ export class Database {
     this.#device = opened.dev
     this.#inode = opened.ino
     this.#assertOurs()
-    if (this.place() !== 'here') throw unusable(path, 'was replaced while it was being opened', true)
-    // A commit reaches the operating system, which outlives us, but not the disk. What must, see `durably`.
+    if (this.place() !== 'here') throw unusableFile(path, 'was replaced while it was being opened.', true)
+    // A commit reaches the operating system, which outlives this process, but not the disk. For the disk there is `durably`.
     connection.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL')
   }
 
   /** Prepared once. */
-  statement(sql: string): Statement {
+  statement(sql: string): SqliteStatement {
     let statement = this.#statements.get(sql)
     if (statement === undefined) {
       statement = this.#connection.prepare(sql)
@@ -174,7 +175,7 @@ export class Database {
     return statement
   }
 
-  /** All of it or nothing, and nobody else writes meanwhile. Throws what SQLite throws, also that the file is busy. */
+  /** All or nothing, and no other process writes meanwhile. Throws SQLite's errors, also when the file is busy. */
   transaction<T>(work: () => T): T {
     this.#connection.exec('BEGIN IMMEDIATE')
     try {
@@ -182,17 +183,17 @@ export class Database {
       this.#connection.exec('COMMIT')
       return result
     } catch (error) {
-      // Some failures have rolled it back already.
+      // After some failures SQLite has already rolled back.
       try {
         this.#connection.exec('ROLLBACK')
       } catch {
-        // No transaction is open: that is what was wanted.
+        // No transaction is open any more.
       }
       throw error
     }
   }
 
-  /** A transaction that is on the disk when it is done, and with it all that came before. */
+  /** A transaction that is on the disk when this returns, together with all earlier ones. */
   durably<T>(work: () => T): T {
     this.#connection.exec('PRAGMA synchronous = FULL')
     try {
@@ -202,7 +203,7 @@ export class Database {
     }
   }
 
-  /** What is wrong with the file, in SQLite's words. */
+  /** What SQLite finds wrong with the file. */
   damage(): readonly string[] {
     try {
       const lines = this.#connection.prepare('PRAGMA quick_check(3)').all()
@@ -213,7 +214,7 @@ export class Database {
     }
   }
 
-  /** Does the path still lead to the file that we have open? Others who open it now may see a different one. */
+  /** Whether the path still leads to the file that we have open. Processes that open it now may get another one. */
   place(): 'here' | 'missing' | 'replaced' {
     const now = stat(this.path)
     if (now === undefined) return 'missing'
@@ -221,18 +222,19 @@ export class Database {
   }
 
   close(): void {
-    // libsql keeps the file open until the garbage collector has taken the statements too.
+    // libsql keeps the file open until the statements are garbage-collected too.
     this.#statements.clear()
     this.#connection.close()
   }
 
   #assertOurs(): void {
     const id = this.#pragma('application_id')
-    if (id !== APPLICATION_ID) throw unusable(this.path, 'is a database of another program; choose another path')
+    if (id !== APPLICATION_ID) throw unusableFile(this.path, 'is a database of another program. Choose another path.')
     const version = this.#pragma('user_version')
     if (version !== SCHEMA_VERSION) {
-      const known = `${SCHEMA_VERSION}; use the same version of ringfence everywhere`
-      throw unusable(this.path, `has version ${String(version)} of the tables, and this ringfence knows ${known}`)
+      const advice = 'Use the same version of ringfence in every process.'
+      const known = `version ${String(version)} of the tables, and this ringfence knows version ${SCHEMA_VERSION}`
+      throw unusableFile(this.path, `has ${known}. ${advice}`)
     }
   }
 

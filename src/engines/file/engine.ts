@@ -1,3 +1,4 @@
+import { backOffMs } from '../../back-off.ts'
 import { instant, sleep, type MachineClock, type Timer } from '../../clock.ts'
 import type {
   Engine,
@@ -13,29 +14,31 @@ import type {
   Refusal,
   Release,
 } from '../../engine.ts'
-import { EngineError } from '../../errors.ts'
-import { systemRandom } from '../../random.ts'
+import { asError, EngineError } from '../../errors.ts'
+import type { Random } from '../../random.ts'
 import { NotReserved } from './counter.ts'
-import { Displaced, openDatabase, type Database } from './database.ts'
-import { explained, isBusy } from './failures.ts'
-import { examine } from './doctor.ts'
-import { Ledger, type Verdict } from './ledger.ts'
-import { Line } from './line.ts'
+import { FileMovedError, openDatabase, type Database } from './database.ts'
+import { checkFile } from './doctor.ts'
+import { fileError, isBusy } from './errors.ts'
 import type { Machine } from './machine.ts'
+import { FileQueue } from './queue.ts'
+import { FileSteps, type AttemptOutcome } from './steps.ts'
 
 export interface FileSettings {
   readonly path: string
   readonly guarantees: Guarantees
   readonly limits: EngineLimits
   readonly clock: MachineClock
+  readonly random: Random
   /** How long a call may find the file busy. */
-  readonly patienceMs: (ttlMs: number) => number
+  readonly requestTimeoutMs: (ttlMs: number) => number
   readonly machine: () => Machine
   /** A lease ends with the process that holds it. */
   readonly endsWithProcess: boolean
 }
 
-interface About {
+/** What a call is about. */
+interface CallSubject {
   readonly resources: readonly string[]
   readonly ttlMs: number
 }
@@ -43,23 +46,27 @@ interface About {
 /** The file, once it is open. */
 interface Opened {
   readonly database: Database
-  readonly ledger: Ledger
-  readonly line: Line
+  readonly steps: FileSteps
+  readonly queue: FileQueue
 }
 
-interface Terms {
-  /** `here`: only where others look too. `anywhere`: also in a file that was removed. */
+/** How a call uses the file. */
+interface FileAccess {
+  /** `here`: only the file at the path, which others use too. `anywhere`: also a file that was removed. */
   readonly where: 'here' | 'anywhere'
-  /** Make the file where there is none; otherwise nothing is done, and the answer is undefined. */
+  /** Creates the file if it does not exist. Without it, a file that does not exist leads to `undefined`. */
   readonly create: boolean
 }
 
-const MAKE: Terms = { where: 'here', create: true }
+const CREATE: FileAccess = { where: 'here', create: true }
 
-/** What a call works with when it is not about a lease of some ttl. */
-const USUAL_TTL_MS = 10_000
+/** For calls that are not about a lease. */
+const NO_TTL_MS = 10_000
 
-/** Soon enough for those who wait behind; the file is not kept busier by it. */
+/** Between two tries while the file is busy. */
+const BUSY_PAUSE = { firstMs: 1, mostMs: 20 }
+
+/** Soon enough for the waiters behind, without keeping the file busier. */
 const GIVE_UP_AGAIN_MS = 50
 
 export class FileEngine implements Engine {
@@ -72,7 +79,7 @@ export class FileEngine implements Engine {
   #opened: Opened | undefined
   #opening: Promise<void> | undefined
   #closed = false
-  /** Who waits no longer, as long as their tickets may still be there. */
+  /** Owners that no longer wait, while their tickets may still be in the file. */
   readonly #givenUp = new Set<string>()
   #givingUp: Timer | undefined
 
@@ -85,8 +92,8 @@ export class FileEngine implements Engine {
   }
 
   async acquire(request: LeaseRequest): Promise<Grant | Refusal> {
-    const verdict = await this.#grant(request, (ledger) => ledger.acquire(request))
-    return verdict.kind === 'granted' ? granted(verdict) : refusal(verdict)
+    const outcome = await this.#grant(request, (steps) => steps.acquire(request))
+    return outcome.kind === 'granted' ? granted(outcome) : refusal(outcome)
   }
 
   async enqueue(request: LeaseRequest, signal: AbortSignal): Promise<QueuedGrant> {
@@ -95,9 +102,9 @@ export class FileEngine implements Engine {
       for (;;) {
         signal.throwIfAborted()
         const since = instant(this.#clock)
-        const verdict = await this.#grant(request, (ledger) => ledger.takeTurn(request))
-        if (verdict.kind === 'granted') return { ...granted(verdict), since }
-        await this.#opened?.line.wait(verdict.by, beganMs, signal)
+        const outcome = await this.#grant(request, (steps) => steps.takeTurn(request))
+        if (outcome.kind === 'granted') return { ...granted(outcome), since }
+        await this.#opened?.queue.wait(outcome.by, beganMs, signal)
       }
     } catch (error) {
       this.#givenUp.add(request.owner)
@@ -107,76 +114,76 @@ export class FileEngine implements Engine {
   }
 
   async extend(leases: readonly LeaseRef[]): Promise<readonly Extension[]> {
-    return this.#extend(leases, (ledger, lease) => ledger.extend(lease))
+    return this.#extend(leases, (steps, lease) => steps.extend(lease))
   }
 
   async leave(lease: LeaseRef): Promise<Extension> {
-    const [answer] = await this.#extend([lease], (ledger) => ledger.leave(lease))
+    const [answer] = await this.#extend([lease], (steps) => steps.leave(lease))
     return answer!
   }
 
   async release(lease: LeaseRef): Promise<Release> {
-    const terms: Terms = { where: 'anywhere', create: false }
-    const ours = (await this.#write(lease, terms, ({ ledger }) => ledger.release(lease))) ?? false
-    // Who is next is decided by the queue: nobody here needs to let others go first.
+    const access: FileAccess = { where: 'anywhere', create: false }
+    const ours = (await this.#write(lease, access, ({ steps }) => steps.release(lease))) ?? false
+    // The queue in the file decides who is next: nobody in this process needs to let others go first.
     return { ours, awaited: 0 }
   }
 
   async *inspect(resource?: string): AsyncIterable<LeaseInfo> {
-    const about = { resources: resource === undefined ? [] : [resource], ttlMs: USUAL_TTL_MS }
-    const terms: Terms = { where: 'here', create: false }
-    yield* (await this.#retried(about, terms, ({ ledger }) => ledger.held(resource))) ?? []
+    const about = { resources: resource === undefined ? [] : [resource], ttlMs: NO_TTL_MS }
+    const access: FileAccess = { where: 'here', create: false }
+    yield* (await this.#retried(about, access, ({ steps }) => steps.held(resource))) ?? []
   }
 
   check(ttlMs: number): Promise<readonly Finding[]> {
     const { path, machine, clock } = this.#settings
     const about = { resources: [], ttlMs }
-    return examine({
+    return checkFile({
       path,
       ttlMs,
       clock,
       machine,
-      open: async () => (await this.#write(about, MAKE, ({ database }) => database))!,
-      writeToDisk: () => this.#retried(about, MAKE, ({ database, ledger }) => database.durably(() => ledger.reserve())),
+      open: async () => (await this.#write(about, CREATE, ({ database }) => database))!,
+      writeToDisk: () => this.#retried(about, CREATE, ({ database, steps }) => database.durably(() => steps.reserve())),
     })
   }
 
   async init(): Promise<readonly string[]> {
     const { path } = this.#settings
-    const about = { resources: [], ttlMs: USUAL_TTL_MS }
+    const about = { resources: [], ttlMs: NO_TTL_MS }
     const found = await this.#retried(about, { where: 'here', create: false }, () => true)
-    if (found === true) return [`${path} is there already`]
-    await this.#write(about, MAKE, () => undefined)
-    return [`made ${path}, which this user alone can read and write`]
+    if (found === true) return [`${path} existed already.`]
+    await this.#write(about, CREATE, () => undefined)
+    return [`Created ${path}, which only this user can read and write.`]
   }
 
   async close(): Promise<void> {
     this.#closed = true
     this.#givingUp?.cancel()
     await this.#opening?.catch(() => undefined)
-    if (this.#givenUp.size > 0) await this.#giveUp(USUAL_TTL_MS)
+    if (this.#givenUp.size > 0) await this.#giveUp(NO_TTL_MS)
     this.#forget()
   }
 
   /**
-   * Takes the tickets of those who wait no longer out of the line. While the file is busy that can't be done, and a ticket
-   * that stays behind would cost everyone after it the time of a turn: it is tried again until it is done.
+   * Removes the tickets of owners that no longer wait. While the file is busy that fails, and a ticket that stays would cost
+   * everyone after it the time of a turn: so it is tried again until it succeeds.
    */
   async #giveUp(ttlMs: number): Promise<void> {
     const owners = [...this.#givenUp]
-    const terms: Terms = { where: 'anywhere', create: false }
+    const access: FileAccess = { where: 'anywhere', create: false }
     try {
-      await this.#write({ resources: [], ttlMs }, terms, ({ ledger }) =>
-        owners.forEach((owner) => ledger.giveUpTicket(owner)),
+      await this.#write({ resources: [], ttlMs }, access, ({ steps }) =>
+        owners.forEach((owner) => steps.giveUpTicket(owner)),
       )
       for (const owner of owners) this.#givenUp.delete(owner)
     } catch {
       if (this.#closed) return
-      // In the background: the tickets of a process that ends are no longer in anybody's way.
+      // In the background: the tickets of a process that has ended block nobody.
       this.#givingUp ??= this.#clock.timer(
         () => {
           this.#givingUp = undefined
-          void this.#giveUp(USUAL_TTL_MS)
+          void this.#giveUp(NO_TTL_MS)
         },
         GIVE_UP_AGAIN_MS,
         true,
@@ -184,94 +191,94 @@ export class FileEngine implements Engine {
     }
   }
 
-  /** A grant that the others might not see is none, and nothing of it stays. */
-  async #grant(request: LeaseRequest, work: (ledger: Ledger) => Verdict): Promise<Verdict> {
-    const undo = ({ ledger }: Opened): unknown => ledger.release(request)
-    return (await this.#write(request, MAKE, ({ ledger }) => work(ledger), undo))!
+  /** A grant that other processes might not see is undone. */
+  async #grant(request: LeaseRequest, work: (steps: FileSteps) => AttemptOutcome): Promise<AttemptOutcome> {
+    const undo = ({ steps }: Opened): unknown => steps.release(request)
+    return (await this.#write(request, CREATE, ({ steps }) => work(steps), undo))!
   }
 
   async #extend(
     leases: readonly LeaseRef[],
-    extend: (ledger: Ledger, lease: LeaseRef) => boolean,
+    extend: (steps: FileSteps, lease: LeaseRef) => boolean,
   ): Promise<readonly Extension[]> {
     const about = { resources: [], ttlMs: Math.min(...leases.map((lease) => lease.ttlMs)) }
     try {
-      const held = await this.#write(about, { where: 'here', create: false }, ({ ledger }) =>
-        leases.map((lease) => extend(ledger, lease)),
+      const held = await this.#write(about, { where: 'here', create: false }, ({ steps }) =>
+        leases.map((lease) => extend(steps, lease)),
       )
       return leases.map((_, index) => ({ kind: held?.[index] === true ? 'held' : 'lost' }))
     } catch (error) {
-      // Others use another file by now and know nothing of our leases.
-      if (error instanceof Displaced && error.place === 'replaced') return leases.map(() => ({ kind: 'lost' }))
-      const cause = error instanceof Error ? error : new Error(String(error))
+      // Other processes use another file by now and do not see our leases.
+      if (error instanceof FileMovedError && error.place === 'replaced') return leases.map(() => ({ kind: 'lost' }))
+      const cause = asError(error)
       return leases.map(() => ({ kind: 'unknown', cause }))
     }
   }
 
   /**
-   * A transaction. Afterwards, unless it may be `anywhere`, we look whether the path still leads to our file: if we looked
-   * before, it might be removed between the look and the commit, and whoever makes a new one finds nothing held in it.
+   * A transaction. Afterwards, unless it may be `anywhere`, we look whether the path still leads to our file. If we looked
+   * before, the file might be removed between the look and the commit, and a process that creates a new one finds no lease in it.
    */
   #write<T>(
-    about: About,
-    terms: Terms,
+    about: CallSubject,
+    access: FileAccess,
     work: (opened: Opened) => T,
     undo?: (opened: Opened) => unknown,
   ): Promise<T | undefined> {
-    return this.#retried(about, terms, (opened) => {
+    return this.#retried(about, access, (opened) => {
       const { database } = opened
       const result = this.#transaction(opened, () => work(opened))
-      const place = terms.where === 'anywhere' ? 'here' : database.place()
+      const place = access.where === 'anywhere' ? 'here' : database.place()
       if (place === 'here') return result
       if (undo !== undefined) database.transaction(() => undo(opened))
-      throw new Displaced(database.path, place, about.resources)
+      throw new FileMovedError(database.path, place, about.resources)
     })
   }
 
-  #transaction<T>({ database, ledger }: Opened, work: () => T): T {
+  #transaction<T>({ database, steps }: Opened, work: () => T): T {
     for (;;) {
       try {
         return database.transaction(work)
       } catch (error) {
         if (!(error instanceof NotReserved)) throw error
-        database.durably(() => ledger.reserve())
+        database.durably(() => steps.reserve())
       }
     }
   }
 
   /**
-   * SQLite could wait for the file by itself, but this process would do nothing else meanwhile. So it is told not to, and
-   * we come back after a short while, not all at the same time.
+   * SQLite could wait for the file itself, but then it would block this process. So it does not wait, and we try again after a
+   * short pause, which is random so that not all processes come at the same time.
    */
-  async #retried<T>(about: About, terms: Terms, work: (opened: Opened) => T): Promise<T | undefined> {
-    const untilMs = this.#clock.monotonicMs() + this.#settings.patienceMs(about.ttlMs)
-    for (let pauseMs = 1; ; pauseMs = Math.min(pauseMs * 2, 20)) {
+  async #retried<T>(about: CallSubject, access: FileAccess, work: (opened: Opened) => T): Promise<T | undefined> {
+    const untilMs = this.#clock.monotonicMs() + this.#settings.requestTimeoutMs(about.ttlMs)
+    for (let failures = 0; ; failures++) {
       try {
-        if (this.#opened !== undefined && terms.where === 'here') this.#leaveOldFile(this.#opened, about.resources)
-        if (this.#opened === undefined) await this.#open(terms.create)
+        if (this.#opened !== undefined && access.where === 'here') this.#leaveOldFile(this.#opened, about.resources)
+        if (this.#opened === undefined) await this.#open(access.create)
         if (this.#opened !== undefined) return work(this.#opened)
-        if (!terms.create) return undefined
+        if (!access.create) return undefined
       } catch (error) {
         const isLate = this.#clock.monotonicMs() >= untilMs
-        if (!isBusy(error) || isLate) throw explained(error, this.#settings.path, about.resources)
+        if (!isBusy(error) || isLate) throw fileError(error, this.#settings.path, about.resources)
       }
-      await sleep(this.#clock, pauseMs * (0.5 + 0.5 * systemRandom.fraction()))
+      await sleep(this.#clock, backOffMs(this.#settings.random, BUSY_PAUSE, failures))
     }
   }
 
   /**
-   * If the file was removed or replaced, others may hold leases in the old one, and we are the ones who can still see them.
-   * They can't be renewed any more, so the old file is left once they are over.
+   * If the file was removed or replaced, other processes may hold leases in the old one, which only processes like this one
+   * still see. Nobody can renew them any more, so the old file is closed once they have ended.
    */
-  #leaveOldFile({ database, ledger }: Opened, resources: readonly string[]): void {
+  #leaveOldFile({ database, steps }: Opened, resources: readonly string[]): void {
     const place = database.place()
     if (place === 'here') return
-    if (ledger.held().length > 0) throw new Displaced(database.path, place, resources)
+    if (steps.held().length > 0) throw new FileMovedError(database.path, place, resources)
     this.#forget()
   }
 
   async #open(create: boolean): Promise<void> {
-    if (this.#closed) throw new EngineError('the file engine is closed', [], { transient: false })
+    if (this.#closed) throw new EngineError('The file engine is closed.', [], { transient: false })
     this.#opening ??= this.#openNow(create).finally(() => (this.#opening = undefined))
     await this.#opening
   }
@@ -279,38 +286,38 @@ export class FileEngine implements Engine {
   async #openNow(create: boolean): Promise<void> {
     const { path, clock, endsWithProcess } = this.#settings
     const machine = this.#settings.machine()
-    const database = await openDatabase(path, { create })
+    const database = await openDatabase(path, { create, random: this.#settings.random })
     if (database === undefined) return
-    const ledger = new Ledger(database, machine, clock, { endsWithProcess })
-    const line = new Line({
+    const steps = new FileSteps(database, machine, clock, { endsWithProcess })
+    const queue = new FileQueue({
       clock,
       logPath: database.logPath,
       isGone: (process) => machine.isGone(process),
       stands: (blocker) => {
         try {
-          return ledger.stands(blocker)
+          return steps.stands(blocker)
         } catch {
-          // It can't be told: the next try says why.
+          // It is not known: the next try says why.
           return false
         }
       },
     })
-    this.#opened = { database, ledger, line }
+    this.#opened = { database, steps, queue }
   }
 
   #forget(): void {
     const opened = this.#opened
     this.#opened = undefined
-    opened?.line.close()
+    opened?.queue.close()
     opened?.database.close()
   }
 }
 
-function granted({ token }: Extract<Verdict, { kind: 'granted' }>): Grant {
+function granted({ token }: Extract<AttemptOutcome, { kind: 'granted' }>): Grant {
   return { kind: 'granted', token: BigInt(token) }
 }
 
-function refusal({ by }: Extract<Verdict, { kind: 'blocked' }>): Refusal {
+function refusal({ by }: Extract<AttemptOutcome, { kind: 'blocked' }>): Refusal {
   return {
     kind: 'refused',
     reason: 'held',

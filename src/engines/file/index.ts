@@ -2,17 +2,20 @@ import { homedir } from 'node:os'
 import { isAbsolute, join, resolve } from 'node:path'
 import { optionsOrThrow } from '../../arguments.ts'
 import { machineClock, type MachineClock } from '../../clock.ts'
-import { durationMs, shown, type Duration } from '../../duration.ts'
+import { shown, type Duration } from '../../duration.ts'
 import type { Engine, Guarantees } from '../../engine.ts'
+import { systemRandom } from '../../random.ts'
+import { LONGEST_TTL_MS, requestTimeoutOrThrow } from '../shared/limits.ts'
+import { hasMethods } from '../shared/shape.ts'
 import { FileEngine } from './engine.ts'
 import { thisMachine } from './machine.ts'
 
 export interface FileOptions {
   /** How long a call may find the file busy. Default a tenth of the ttl, at least 100 ms (half of a shorter ttl), at most 2 s. */
-  patience?: Duration
+  requestTimeout?: Duration
   /**
-   * When the lease of a process that died ends. `at once` (default): as soon as someone looks. `after ttl`: as if it had been
-   * stopped; for a process whose work may outlive it, since it is done by a child of it.
+   * When the lease of a process that died ends. `at once` (default): as soon as another process wants it. `after ttl`: when its
+   * ttl is over, for a process whose child does the work and may outlive it.
    */
   deadHolder?: 'at once' | 'after ttl'
   clock?: MachineClock
@@ -20,25 +23,25 @@ export interface FileOptions {
 
 /**
  * Leases in a file, for the processes of one machine. The default path is `ringfence/locks.db` in `$XDG_STATE_HOME`, or in
- * `~/.local/state`: one for each user. The file is opened, and made where there is none, at the first use.
+ * `~/.local/state`: one for each user. The file is opened, or created, at the first use.
  */
 export function file(path: string = defaultPath(), options: FileOptions = {}): Engine {
   if (typeof path !== 'string') throw new TypeError(`path: expected a string, got ${shown(path)}`)
   if (path === '') throw new RangeError('path: expected the path of a file, got an empty string')
   if (/^file:/i.test(path)) throw new RangeError(`path: expected a path, got the URL ${shown(path)}; use fileURLToPath`)
   if (path.includes('\0')) throw new RangeError('path: expected a path without null characters')
-  optionsOrThrow(options, ['patience', 'deadHolder', 'clock'])
-  const { patience, deadHolder = 'at once', clock = machineClock } = options
+  optionsOrThrow(options, ['requestTimeout', 'deadHolder', 'clock'])
+  const { requestTimeout, deadHolder = 'at once', clock = machineClock } = options
   if (deadHolder !== 'at once' && deadHolder !== 'after ttl')
     throw new TypeError(`deadHolder: expected 'at once' or 'after ttl', got ${shown(deadHolder)}`)
   if (options.clock !== undefined) clockOrThrow(options.clock)
-  const patienceMs = patience === undefined ? undefined : durationMs(patience, 'patience', { minMs: 1, maxMs: 60_000 })
   return new FileEngine({
     path: resolve(path),
     guarantees: GUARANTEES,
     limits: LIMITS,
     clock,
-    patienceMs: (ttlMs) => patienceMs ?? Math.min(Math.max(ttlMs / 10, Math.min(100, ttlMs / 2)), 2000),
+    random: systemRandom,
+    requestTimeoutMs: requestTimeoutOrThrow(requestTimeout, TIMEOUT),
     machine: thisMachine,
     endsWithProcess: deadHolder === 'at once',
   })
@@ -46,7 +49,7 @@ export function file(path: string = defaultPath(), options: FileOptions = {}): E
 
 function clockOrThrow(clock: object): void {
   const methods = ['monotonicMs', 'wallMs', 'timer', 'machineMs']
-  const missing = methods.filter((method) => typeof Reflect.get(Object(clock), method) !== 'function')
+  const missing = methods.filter((method) => !hasMethods(clock, method))
   if (missing.length > 0)
     throw new TypeError(`clock: expected an object with ${methods.join(', ')}, got none for ${missing.join(', ')}`)
 }
@@ -56,15 +59,19 @@ function defaultPath(): string {
   // The standard says to ignore a relative one.
   if (state !== undefined && isAbsolute(state)) return join(state, 'ringfence', 'locks.db')
   const home = homedir()
-  // Relative to the current folder it would be another file for each process.
+  // A path relative to the current folder would be another file for each process.
   if (!isAbsolute(home))
-    throw new RangeError(`path: expected one, since this user has no home folder, got HOME=${shown(home)}`)
+    throw new RangeError(
+      `path: expected one, since there is no folder for the file: HOME is ${home === '' ? 'empty' : shown(home)}. ` +
+        'Give a path, or set HOME or XDG_STATE_HOME',
+    )
   return join(home, '.local', 'state', 'ringfence', 'locks.db')
 }
 
+const TIMEOUT = { divisor: 10, leastMs: 100, mostMs: 2000 }
+
 const LIMITS = {
-  // A year, as on other engines: nobody waits for a lock that long.
-  maxTtlMs: 365 * 86_400_000,
+  maxTtlMs: LONGEST_TTL_MS,
   // One clock measures both the lease and its validity.
   driftMs: () => 0,
 }

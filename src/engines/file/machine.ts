@@ -2,39 +2,41 @@ import { execFileSync } from 'node:child_process'
 import { readFileSync, readlinkSync, statSync } from 'node:fs'
 import { EngineError } from '../../errors.ts'
 
-/** What a process must know of the machine it shares with the others: which boot, which processes live. */
+/** What a process must know about the machine that it shares with others: which boot it is and which processes live. */
 export interface Machine {
-  /** This boot of the machine; empty where it can't be known. */
+  /** The id of this boot of the machine; empty where it is not known. */
   readonly boot: string
-  /** This process, so that others can look whether it still lives; null where they could not. */
+  /** Identifies this process, so that others can see whether it still lives; null where they cannot. */
   readonly self: string | null
-  /** How far the machine's clock, as this process reads it, is ahead of what a process outside of containers reads. */
+  /** How far the machine's clock, as this process reads it, is ahead of the clock that a process outside of containers reads. */
   readonly offsetMs: number
-  /** True only for a process that surely is no more. One that is stopped lives. */
+  /** True only for a process that has certainly ended. A stopped process lives. */
   isGone(process: string): boolean
-  /** True only for one that is surely stopped, as by SIGSTOP or a debugger. */
+  /** True only for a process that is certainly stopped, for example by SIGSTOP or a debugger. */
   isStopped(process: string): boolean
 }
 
-/** Looks once; a process does not change its machine. */
+/** Reads everything once: a process does not move to another machine. */
 export function thisMachine(): Machine {
   if (process.platform === 'linux') return linux()
   if (process.platform === 'darwin') return darwin()
-  throw new EngineError(`the file engine runs on Linux and macOS, not on ${process.platform}`, [], { transient: false })
+  throw new EngineError(`The file engine runs on Linux and macOS, not on ${process.platform}.`, [], {
+    transient: false,
+  })
 }
 
 function linux(): Machine {
   const boot = bootId()
-  // Process ids mean nothing in another namespace, and start times are counted otherwise in another time namespace:
-  // there, a holder that lives would look like one that is gone. So processes are looked up within their own alone.
-  const place = `${boot} ${linkOr('/proc/self/ns/pid')} ${linkOr('/proc/self/ns/time')}`
-  // A sandbox may have a pid namespace of its own but its parent's /proc, which numbers the processes otherwise.
+  // Process ids mean nothing in another pid namespace, and start times are counted differently in another time namespace:
+  // there, a living holder would look like a dead one. So processes are looked up in our own namespaces only.
+  const namespaces = `${boot} ${linkOr('/proc/self/ns/pid')} ${linkOr('/proc/self/ns/time')}`
+  // A sandbox may have a pid namespace of its own but its parent's /proc, which has other process ids.
   const isOurProc = linkOr('/proc/self') === String(process.pid)
   const started = isOurProc ? statOf(process.pid)?.started : undefined
-  const self = started === undefined ? null : `${process.pid} ${started} ${place}`
+  const self = started === undefined ? null : `${process.pid} ${started} ${namespaces}`
   const idOf = (other: string): { readonly pid: number; readonly started: string } | undefined => {
     const [pid, startedThen, ...there] = other.split(' ')
-    if (other === self || !isOurProc || there.join(' ') !== place) return undefined
+    if (other === self || !isOurProc || there.join(' ') !== namespaces) return undefined
     return { pid: Number(pid), started: startedThen! }
   }
   return {
@@ -46,8 +48,8 @@ function linux(): Machine {
       if (id === undefined) return false
       if (!exists(id.pid)) return true
       const stat = statOf(id.pid)
-      // Unreadable is not gone: /proc may hide other users' processes. A zombie runs no more; its parent has just not
-      // asked yet how it ended.
+      // An unreadable process is not a dead one: /proc may hide processes of other users. A zombie has ended; its parent has
+      // just not read its exit status yet.
       return stat !== undefined && (stat.state === 'Z' || stat.state === 'X' || stat.started !== id.started)
     },
     isStopped(other) {
@@ -58,7 +60,7 @@ function linux(): Machine {
   }
 }
 
-/** Without start times: a process that got the number of a dead one is taken for it, and the ttl ends its lease. */
+/** Without start times: a new process with the pid of a dead one is taken for it, and then only the ttl ends the lease. */
 function darwin(): Machine {
   const boot = execFileSync('/usr/sbin/sysctl', ['-n', 'kern.bootsessionuuid'], { encoding: 'utf8' }).trim()
   return {
@@ -76,8 +78,8 @@ function darwin(): Machine {
 const BOOT_ID = '/proc/sys/kernel/random/boot_id'
 
 /**
- * The kernel's boot id. Some containers (systemd-nspawn) put a file with a number of their own in its place; it would
- * make leases of other containers of this machine look like those of an earlier boot, so it counts as unknown.
+ * The kernel's boot id. Some containers (systemd-nspawn) put a file with an id of their own in its place. With that, leases of
+ * other containers on this machine would look like those of an earlier boot, so it counts as unknown.
  */
 function bootId(): string {
   try {
@@ -103,7 +105,7 @@ function exists(pid: number): boolean {
   try {
     return process.kill(pid, 0)
   } catch (error) {
-    // Another user's process, which we may not signal, is there all the same.
+    // A process of another user exists, even if we may not signal it.
     return (error as NodeJS.ErrnoException).code !== 'ESRCH'
   }
 }
@@ -111,7 +113,7 @@ function exists(pid: number): boolean {
 function statOf(pid: number): { readonly started: string; readonly state: string } | undefined {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, 'latin1')
-    // The name stands in parentheses and may itself contain some. The state follows it; the start time is 19 fields on.
+    // The name is in parentheses and may itself contain some. The state follows it; the start time comes 19 fields later.
     const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
     return { started: fields[19]!, state: fields[0]! }
   } catch {

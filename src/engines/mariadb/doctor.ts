@@ -1,13 +1,16 @@
 import type { Clock } from '../../clock.ts'
+import { Deadlines } from '../../deadlines.ts'
 import type { Finding } from '../../engine.ts'
-import { clockFindings } from '../sql/clock-findings.ts'
-import { inTime } from '../sql/in-time.ts'
-import { tableParts } from '../sql/table-name.ts'
-import type { Run } from './client.ts'
+import { messageOf } from '../../errors.ts'
+import { findings, sentence } from '../shared/findings.ts'
+import { clockFindings, wrongTable } from '../shared/sql/findings.ts'
+import { inTime } from '../shared/in-time.ts'
+import { tableParts } from '../shared/sql/table-name.ts'
+import type { RunMariadb } from './client.ts'
 import { mariadbSchema, quoted } from './statements.ts'
 
-export interface DoctorPlan {
-  readonly run: Run
+export interface MariadbDoctorPlan {
+  readonly run: RunMariadb
   readonly clock: Clock
   readonly ttlMs: number
   readonly driftMs: number
@@ -15,9 +18,9 @@ export interface DoctorPlan {
   readonly createTable: boolean
 }
 
-type Settings = ReadonlyMap<string, string>
+type ServerSettings = ReadonlyMap<string, string>
 
-/** A doctor who waits longer than this has found something. */
+/** A statement that takes longer has failed. */
 const TIMEOUT_MS = 5000
 const COLUMNS = ['resource', 'token', 'owner', 'acquired_at', 'expires_at']
 const SETTINGS = [
@@ -33,9 +36,12 @@ const SETTINGS = [
   'wsrep_on',
 ]
 
+const report = findings('mariadb')
+
 /** Is this server fit to hold leases, as far as a client can see? */
-export async function checkMariadb(given: DoctorPlan): Promise<readonly Finding[]> {
-  const run: Run = (sql) => inTime(given.clock, given.run(sql), TIMEOUT_MS)
+export async function checkMariadb(given: MariadbDoctorPlan): Promise<readonly Finding[]> {
+  const deadlines = new Deadlines(given.clock)
+  const run: RunMariadb = (sql) => inTime(given.run(sql), deadlines, TIMEOUT_MS)
   const plan = { ...given, run }
   try {
     const settings = await settingsOf(run)
@@ -51,84 +57,71 @@ export async function checkMariadb(given: DoctorPlan): Promise<readonly Finding[
       ...(await clockFindings('mariadb', { ...plan, read: () => serverMs(run) })),
     ]
   } catch (error) {
-    return [unreachable(error)]
+    return [
+      report.critical(
+        'reachable',
+        sentence(`A statement failed: ${messageOf(error)}`),
+        'No lease can be granted or renewed.',
+        'Check the connection, the account and its permissions.',
+      ),
+    ]
+  } finally {
+    deadlines.close()
   }
 }
 
-async function settingsOf(run: Run): Promise<Settings> {
+async function settingsOf(run: RunMariadb): Promise<ServerSettings> {
   const list = SETTINGS.map((name) => `'${name}'`).join(', ')
   const { rows } = await run(`SHOW VARIABLES WHERE Variable_name IN (${list})`)
   return new Map(rows.map((row) => [row['Variable_name'] ?? '', row['Value'] ?? '']))
 }
 
-async function serverMs(run: Run): Promise<number> {
+async function serverMs(run: RunMariadb): Promise<number> {
   const { rows } = await run(`SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS CHAR) AS us`)
   return Number(rows[0]?.['us']) / 1000
 }
 
-function unreachable(error: unknown): Finding {
-  return {
-    id: 'mariadb/reachable',
-    severity: 'critical',
-    found: error instanceof Error ? error.message : String(error),
-    meaning: 'no lease can be had',
-    remedy: 'see to the connection, the account and its permissions',
-  }
+function version(settings: ServerSettings): Finding {
+  const value = settings.get('version') ?? 'of unknown version'
+  const found = `The server is ${/mariadb/i.test(value) ? '' : 'MySQL '}${value}.`
+  return report.ok('version', found, 'The statements are the same for MariaDB and MySQL.')
 }
 
-function version(settings: Settings): Finding {
-  const found = settings.get('version') ?? 'of unknown version'
-  return {
-    id: 'mariadb/version',
-    severity: 'ok',
-    found: /mariadb/i.test(found) ? found : `MySQL ${found}`,
-    meaning: 'the statements are ones that MariaDB and MySQL share',
-  }
-}
-
-function writable(settings: Settings): Finding {
-  const id = 'mariadb/writable'
+function writable(settings: ServerSettings): Finding {
   const readOnly = ['read_only', 'super_read_only', 'innodb_read_only'].filter((name) => settings.get(name) === 'ON')
-  if (readOnly.length === 0) return { id, severity: 'ok', found: 'it takes writes', meaning: 'leases can be granted' }
-  return {
-    id,
-    severity: 'critical',
-    found: `${readOnly.join(', ')} is on`,
-    meaning:
-      'this is a replica: it grants nothing, or, to an account that may write all the same, what the primary also grants',
-    remedy: 'connect to the primary',
-  }
+  if (readOnly.length === 0) return report.ok('writable', 'The server accepts writes.', 'It can grant leases.')
+  return report.critical(
+    'writable',
+    `The server is read-only: ${readOnly.join(', ')} is on.`,
+    'This is a replica: it cannot grant leases. To an account that may still write, it grants what the primary also grants.',
+    'Connect to the primary.',
+  )
 }
 
-function autocommit(settings: Settings): Finding {
-  const isOn = settings.get('autocommit') === 'ON'
-  return {
-    id: 'mariadb/autocommit',
-    severity: isOn ? 'ok' : 'critical',
-    found: `autocommit is ${isOn ? 'on' : 'off'}`,
-    meaning: isOn
-      ? 'every statement takes effect by itself'
-      : 'a lease would never be seen by others, so none is granted',
-    ...(isOn ? {} : { remedy: 'turn autocommit on for these connections' }),
+function autocommit(settings: ServerSettings): Finding {
+  if (settings.get('autocommit') === 'ON') {
+    return report.ok('autocommit', 'The setting autocommit is on.', 'Every statement takes effect by itself.')
   }
+  return report.critical(
+    'autocommit',
+    'The setting autocommit is off.',
+    'Other processes would never see a lease, so none is granted.',
+    'Turn autocommit on for these connections.',
+  )
 }
 
-function flushing(settings: Settings): Finding {
+function flushing(settings: ServerSettings): Finding {
   const value = settings.get('innodb_flush_log_at_trx_commit')
-  const isDurable = value === '1' || value === '3'
-  return {
-    id: 'mariadb/flush-log',
-    severity: isDurable ? 'ok' : 'warning',
-    found: `innodb_flush_log_at_trx_commit is ${value}`,
-    meaning: isDurable
-      ? 'a granted lease outlives a crash of the server'
-      : `a crash of the ${value === '0' ? 'server' : 'machine'} forgets the grants of the last second: a second holder, with a greater token`,
-    ...(isDurable ? {} : { remedy: 'set innodb_flush_log_at_trx_commit = 1' }),
+  const found = `The setting innodb_flush_log_at_trx_commit is ${value}.`
+  if (value === '1' || value === '3') {
+    return report.ok('flush-log', found, 'A granted lease survives a crash of the server.')
   }
+  const crash = `A crash of the ${value === '0' ? 'server' : 'machine'} loses the grants of the last second`
+  const meaning = `${crash}: a second holder, with a greater token.`
+  return report.warning('flush-log', found, meaning, 'Set innodb_flush_log_at_trx_commit = 1.')
 }
 
-async function table({ run, table, createTable }: DoctorPlan): Promise<Finding> {
-  const id = 'mariadb/table'
+async function table({ run, table, createTable }: MariadbDoctorPlan): Promise<Finding> {
   const parts = tableParts(table)
   const schema = parts.length === 2 ? `'${parts[0]}'` : 'DATABASE()'
   const where = `table_schema = ${schema} AND table_name = '${parts.at(-1)}'`
@@ -139,72 +132,53 @@ async function table({ run, table, createTable }: DoctorPlan): Promise<Finding> 
   const name = quoted(table)
   const [row] = rows
   if (row === undefined) {
-    return {
-      id,
-      severity: createTable ? 'note' : 'critical',
-      found: `there is no table ${name}, or this account may not see it`,
-      meaning: createTable
-        ? 'it is created at the first use'
-        : 'no lease can be had, and these options do not create it',
-      remedy: `create it with engine.init() or by hand:\n${mariadbSchema(table)}`,
-    }
+    const found = `There is no table ${name}, or this account may not see it.`
+    const remedy = `Create it with \`ringfence init\` or engine.init(), or by hand:\n${mariadbSchema(table)}`
+    if (createTable) return report.note('table', found, 'The engine creates it at the first use.', remedy)
+    return report.critical('table', found, 'No lease can be granted: the options do not create it.', remedy)
   }
   if (row['engine']?.toLowerCase() !== 'innodb') {
-    return {
-      id,
-      severity: 'critical',
-      found: `the table ${name} is of the engine ${row['engine']}`,
-      meaning: 'statements on it are not atomic and not durable: two holders, and half-taken leases',
-      remedy: `ALTER TABLE ${name} ENGINE = InnoDB`,
-    }
+    return report.critical(
+      'table',
+      `The table ${name} has the engine ${row['engine']}.`,
+      'Statements on it are neither atomic nor durable: two holders, and leases that are taken in part.',
+      `Run ALTER TABLE ${name} ENGINE = InnoDB.`,
+    )
   }
   const columns = (row['columns'] ?? '').toLowerCase().split(',')
   const lacking = COLUMNS.filter((column) => !columns.includes(column))
-  if (lacking.length > 0) {
-    return {
-      id,
-      severity: 'critical',
-      found: `the table ${name} has no column ${lacking.join(', ')}`,
-      meaning: 'it is some other table, or one of another version',
-      remedy: 'name another one with the option table',
-    }
-  }
-  return { id, severity: 'ok', found: `the table ${name}`, meaning: 'it is there, of the engine InnoDB' }
+  if (lacking.length > 0) return wrongTable(report, name, lacking)
+  return report.ok('table', `The table ${name} is there.`, 'Its engine is InnoDB.')
 }
 
-function galera(settings: Settings): Finding[] {
+function galera(settings: ServerSettings): Finding[] {
   if (settings.get('wsrep_on') !== 'ON') return []
   return [
-    {
-      id: 'mariadb/galera',
-      severity: 'warning',
-      found: 'this is a node of a Galera cluster',
-      meaning: 'each node counts by its own clock; and a crash of all nodes may forget grants that were answered',
-      remedy: 'send all locking to one node, and keep the clocks together by NTP',
-    },
+    report.warning(
+      'galera',
+      'This server is a member of a Galera cluster.',
+      'Each member counts by its own clock, and a crash of all members may lose grants that were answered.',
+      'Send all locking to one member, and keep the clocks together by NTP.',
+    ),
   ]
 }
 
-function isolation(settings: Settings): Finding {
+function isolation(settings: ServerSettings): Finding {
   const level = settings.get('transaction_isolation') ?? settings.get('tx_isolation') ?? 'unknown'
-  const isSerial = level === 'SERIALIZABLE'
-  return {
-    id: 'mariadb/isolation',
-    severity: isSerial ? 'note' : 'ok',
-    found: `the isolation level is ${level}`,
-    meaning: isSerial ? 'looking at a lease waits for whoever changes it' : 'single statements do not depend on it',
+  const found = `The isolation level is ${level}.`
+  if (level === 'SERIALIZABLE') {
+    return report.note('isolation', found, 'A read of a lease waits for a transaction that changes it.')
   }
+  return report.ok('isolation', found, 'Single statements do not depend on it.')
 }
 
-function sqlMode(settings: Settings): Finding {
+function sqlMode(settings: ServerSettings): Finding {
   const mode = settings.get('sql_mode') ?? ''
-  const isStrict = /STRICT_(TRANS|ALL)_TABLES/.test(mode)
-  return {
-    id: 'mariadb/sql-mode',
-    severity: isStrict ? 'ok' : 'note',
-    found: `sql_mode is '${mode}'`,
-    meaning: isStrict
-      ? 'values that do not fit are refused'
-      : 'values that do not fit are cut off silently; those of leases always fit, those of what you protect may not',
+  const found = `The setting sql_mode is '${mode}'.`
+  if (/STRICT_(TRANS|ALL)_TABLES/.test(mode)) {
+    return report.ok('sql-mode', found, 'The server refuses values that do not fit.')
   }
+  const meaning =
+    'The server silently cuts off values that do not fit. Those of leases always fit; your own data may not.'
+  return report.note('sql-mode', found, meaning)
 }

@@ -1,14 +1,15 @@
-import type { Verdict } from '../sql/table.ts'
-import { AnswerError } from './client.ts'
+import { property } from '../shared/shape.ts'
+import { AnswerError } from '../shared/sql/client.ts'
+import type { FailureKind } from '../shared/sql/steps.ts'
 
-/** An addition that goes over, by which a statement that may not take a row fails. */
+/** An addition that overflows, by which a statement that may not take a row fails. */
 const OUT_OF_RANGE = 1690
-/** A deadlock, a lock that was not to be had in the server's own time, a row that changed under a snapshot. */
+/** A deadlock, a lock that was not free within the server's own time limit, a row that changed under a snapshot. */
 const AGAIN = [1213, 1205, 1020]
 const NO_TABLE = 1146
 /** Wrong password, no such database, forbidden or wrong statements. */
 const NEVER = [1044, 1045, 1046, 1049, 1054, 1064, 1142, 1143, 1227, 1305, 1370, 1698]
-/** The server goes down, or someone ended the connection or the statement. */
+/** The server shuts down, or someone ended the connection or the statement. */
 const UNKNOWN = [1053, 1317, 1927]
 /** The mariadb driver's pool had no connection for us, so that nothing was sent. */
 const POOL_TIMEOUT = 45_028
@@ -21,17 +22,23 @@ export class AutocommitError extends Error {
 }
 
 export function isRaced(error: unknown): boolean {
-  return errno(error) === OUT_OF_RANGE
+  return errorNumber(error) === OUT_OF_RANGE
 }
 
-export function verdict(error: unknown): Verdict {
+export function failureKind(error: unknown): FailureKind {
   if (error instanceof AnswerError || error instanceof AutocommitError) return 'never'
-  const number = errno(error)
+  const number = errorNumber(error)
   if (AGAIN.includes(number)) return 'again'
   if (number === NO_TABLE) return 'no table'
   if (NEVER.includes(number)) return 'never'
   if (number === POOL_TIMEOUT || isUnsent(error)) return 'undone'
-  return number >= 1000 && number < 5000 && !isConnectionLoss(number) ? 'undone' : 'unknown'
+  return isAnswer(error) ? 'undone' : 'unknown'
+}
+
+/** The server itself has said so. */
+export function isAnswer(error: unknown): boolean {
+  const number = errorNumber(error)
+  return number >= 1000 && number < 5000 && !isConnectionLoss(number)
 }
 
 /** Errors from 2000 to 2999 are of clients: the connection broke. */
@@ -40,9 +47,13 @@ function isConnectionLoss(number: number): boolean {
 }
 
 function isUnsent(error: unknown): boolean {
-  return error instanceof Error && 'syscall' in error && error.syscall === 'connect'
+  return property(error, 'syscall') === 'connect'
 }
 
-function errno(error: unknown): number {
-  return error instanceof Error && 'errno' in error && typeof error.errno === 'number' ? error.errno : 0
+/** The server's error number; software around a driver keeps the driver's error as a cause. */
+export function errorNumber(error: unknown): number {
+  const number = property(error, 'errno')
+  if (typeof number === 'number') return number
+  const cause = property(error, 'cause')
+  return cause === undefined ? 0 : errorNumber(cause)
 }

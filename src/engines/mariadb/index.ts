@@ -2,11 +2,12 @@ import { optionsOrThrow } from '../../arguments.ts'
 import { systemClock, type Clock } from '../../clock.ts'
 import type { Duration } from '../../duration.ts'
 import type { Engine, Guarantees } from '../../engine.ts'
-import { LeaseEngine } from '../sql/lease-engine.ts'
-import { tableSettings } from '../sql/settings.ts'
-import { recognise, type MariadbLike, type Run } from './client.ts'
+import { systemRandom } from '../../random.ts'
+import { LeaseEngine } from '../shared/sql/lease-engine.ts'
+import { tableSettings } from '../shared/sql/settings.ts'
+import { recogniseMariadb, type MariadbLike } from './client.ts'
 import { checkMariadb } from './doctor.ts'
-import { MariadbLeaseTable } from './lease-table.ts'
+import { MariadbSteps } from './steps.ts'
 
 export type { MariadbLike } from './client.ts'
 export { mariadbSchema } from './statements.ts'
@@ -17,37 +18,31 @@ export interface MariadbOptions {
   /** Create the table when it is not there. Default true; `mariadbSchema()` has the statement for those who migrate by hand. */
   createTable?: boolean
   /** How long a statement may take. Default a tenth of the ttl, at least 1 s (half of a shorter ttl), at most 5 s. */
-  timeout?: Duration
+  requestTimeout?: Duration
   /** How much the server's clock may differ in speed from ours, as a part of the ttl. Default 0.01, and 2 ms on top. */
   drift?: number
   clock?: Clock
 }
 
-/** Leases in an InnoDB table of MariaDB or MySQL, by the server's clock. Waiters poll: there is nothing to be woken by. */
+/** Leases in an InnoDB table of MariaDB or MySQL, by the server's clock. Waiters poll: these servers notify nobody. */
 export function mariadb(client: MariadbLike, options: MariadbOptions = {}): Engine {
-  optionsOrThrow(options, ['table', 'createTable', 'timeout', 'drift', 'clock'])
-  const run = recogniseOrThrow(client)
+  optionsOrThrow(options, ['table', 'createTable', 'requestTimeout', 'drift', 'clock'])
+  const run = recogniseMariadb(client)
   const { clock = systemClock } = options
   const { table, createTable, timeoutMs, limits } = tableSettings(options)
+  // The class that PostgreSQL has in common with MariaDB; its steps are ours.
   return new LeaseEngine({
     name: 'mariadb',
     identity: `mariadb:${table}`,
     guarantees: GUARANTEES,
     limits,
     clock,
-    table: new MariadbLeaseTable(run, table),
+    random: systemRandom,
+    steps: new MariadbSteps(run, table),
     createTable,
     timeoutMs,
     check: (ttlMs) => checkMariadb({ run, clock, ttlMs, driftMs: limits.driftMs(ttlMs), table, createTable }),
   })
-}
-
-function recogniseOrThrow(client: unknown): Run {
-  try {
-    return recognise(client)
-  } catch (error) {
-    throw error instanceof TypeError ? new TypeError(`client: ${error.message}`) : error
-  }
 }
 
 const GUARANTEES: Guarantees = {

@@ -1,14 +1,14 @@
 import type { LeaseRef } from '../../engine.ts'
-import { PAGE, type Take } from '../sql/table.ts'
-import { DEFAULT_TABLE, tableParts } from '../sql/table-name.ts'
+import { PAGE, type Take } from '../shared/sql/steps.ts'
+import { DEFAULT_TABLE, tableParts } from '../shared/sql/table-name.ts'
 
 /**
- * When the statement began, whatever the time zone. Not SYSDATE(), which moves on while it waits for a lock: the earlier
+ * When the statement began, in UTC. Not SYSDATE(), which moves on while it waits for a lock: the earlier
  * time takes nothing that is not over and grants nothing longer than was asked for, and one statement has only one time.
  */
 const NOW = 'UTC_TIMESTAMP(6)'
 const IS_LIVE = `expires_at > ${NOW}`
-/** The counter is above 0, so that this goes over and fails the statement, in every sql_mode. */
+/** The counter is above 0, so that this overflows and fails the statement, in every sql_mode. */
 const FAIL = '9223372036854775807 + token'
 
 export function quoted(table: string): string {
@@ -32,7 +32,7 @@ export function mariadbSchema(table: string = DEFAULT_TABLE): string {
  * Statements without parameters: names and owners are written as bytes in hexadecimal, so that neither character sets nor
  * collations nor a driver's idea of quoting can make two names one, or a name a statement.
  */
-export class Statements {
+export class MariadbStatements {
   readonly create: string
   readonly exists: string
   readonly #table: string
@@ -47,11 +47,16 @@ export class Statements {
 WHERE table_schema = ${schema} AND table_name = '${name}'`
   }
 
+  /**
+   * Reads that decide something lock their rows, for as long as the statement takes: software that spreads reads over
+   * replicas sends a locking read to the primary, and a replica may lag behind.
+   */
   look(resources: readonly string[]): string {
     return `SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', ${NOW}) AS CHAR) AS clock, IF(@@autocommit, 'on', 'off') AS autocommit,
   HEX(l.resource) AS resource, HEX(l.owner) AS owner, CAST(l.token AS CHAR) AS token,
   CAST(CEIL(TIMESTAMPDIFF(MICROSECOND, ${NOW}, l.expires_at) / 1000) AS CHAR) AS remaining
-FROM (SELECT 1) AS one LEFT JOIN ${this.#table} AS l ON l.resource IN (${names(resources)})`
+FROM (SELECT 1) AS one LEFT JOIN ${this.#table} AS l ON l.resource IN (${names(resources)})
+ORDER BY l.resource FOR UPDATE`
   }
 
   /** One row that is not free fails the statement, and all rows are as they were. */
@@ -72,7 +77,8 @@ ON DUPLICATE KEY UPDATE
   }
 
   held(leases: readonly LeaseRef[]): string {
-    return `SELECT HEX(resource) AS resource, HEX(owner) AS owner FROM ${this.#table} WHERE ${this.#areOurs(leases)}`
+    return `SELECT HEX(resource) AS resource, HEX(owner) AS owner FROM ${this.#table} WHERE ${this.#areOurs(leases)}
+ORDER BY resource FOR UPDATE`
   }
 
   release({ resources, owner }: Pick<LeaseRef, 'resources' | 'owner'>): string {
@@ -99,10 +105,6 @@ ORDER BY resource LIMIT ${PAGE}`
     const owners = leases.map(({ owner }) => bytes(owner)).join(', ')
     return `resource IN (${names(leases.flatMap(({ resources }) => resources))}) AND owner IN (${owners}) AND ${IS_LIVE}`
   }
-}
-
-export function fromHex(hex: string): string {
-  return Buffer.from(hex, 'hex').toString()
 }
 
 function bytes(text: string): string {

@@ -1,4 +1,4 @@
-/** What the engine uses of a `Db` of the official driver (`mongodb`, 6 or newer). */
+/** The methods of a `Db` of the official driver (`mongodb`, 6 or newer) that the engine calls. */
 export interface MongoDb {
   readonly databaseName: string
   collection(name: string, options?: object): MongoCollection

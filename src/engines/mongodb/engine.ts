@@ -14,33 +14,35 @@ import type {
   Release,
   Watch,
 } from '../../engine.ts'
+import { asError } from '../../errors.ts'
+import { Cleanup } from '../shared/cleanup.ts'
+import { inRounds } from '../shared/next-round.ts'
 import type { MongoDb } from './client.ts'
-import { checkMongodb } from './doctor.ts'
-import type { Shown } from './documents.ts'
-import { Leases, type Held } from './leases.ts'
-import { Leftovers } from './leftovers.ts'
-import { asError, engineError } from './requests.ts'
-import { Wakeups } from './wakeups.ts'
+import { cleanUpAfter } from './cleanup.ts'
+import { checkMongodb } from './doctor/index.ts'
+import { isPermanent, mongodbError } from './errors.ts'
+import type { LeaseDocument } from './statements.ts'
+import { MongodbSteps } from './steps.ts'
+import { ChangeStreamWakeups } from './wakeups.ts'
 
 export interface MongodbSettings {
   readonly collection: string
-  /** Undefined: a sixth of the ttl. */
-  readonly timeoutMs: number | undefined
+  readonly requestTimeoutMs: (ttlMs: number) => number
   readonly limits: EngineLimits
   readonly clock: Clock
-  /** Whether a connection can be spared to wait for news on. */
+  /** Whether a connection can be spared for a change stream. */
   readonly canListen: boolean
 }
 
 const GUARANTEES: Guarantees = {
   exclusion: 'clocks within the drift allowance',
   clock: 'the leader of the servers',
-  token: 'a counter a resource, in a document that is never deleted, raised with the grant in one step',
+  token: 'one counter for each resource, in a document that is never deleted, raised in the same step as the grant',
   survives: { serverRestart: 'yes', lossOfServers: 'a minority', failover: 'yes' },
   order: 'first come, first served in one process',
 }
 
-/** For requests that belong to no lease: the time a server has, as if it were one of 30 s. */
+/** Requests that belong to no lease have the timeout of a lease of 30 s. */
 const NO_TTL_MS = 30_000
 
 /** Leases as documents of one collection. */
@@ -52,9 +54,9 @@ export class MongodbEngine implements Engine {
   readonly #db: MongoDb
   readonly #settings: MongodbSettings
   readonly #deadlines: Deadlines
-  readonly #leases: Leases
-  readonly #leftovers: Leftovers
-  readonly #wakeups: Wakeups
+  readonly #steps: MongodbSteps
+  readonly #cleanup: Cleanup
+  readonly #wakeups: ChangeStreamWakeups
 
   constructor(db: MongoDb, settings: MongodbSettings) {
     const { clock, collection, limits } = settings
@@ -63,18 +65,26 @@ export class MongodbEngine implements Engine {
     this.#db = db
     this.#settings = settings
     this.#deadlines = new Deadlines(clock)
-    this.#leases = new Leases(db, collection, this.#deadlines)
-    this.#leftovers = new Leftovers(clock, (resources, owners) =>
-      this.#leases.clear(resources, owners, this.#timeoutMs(NO_TTL_MS)),
-    )
-    this.#wakeups = new Wakeups(this.#leases.collection, clock, this.#deadlines)
+    this.#steps = new MongodbSteps(db, collection, clock, this.#deadlines)
+    this.#cleanup = new Cleanup(clock, (error) => isPermanent(asError(error)))
+    this.#wakeups = new ChangeStreamWakeups(this.#steps.collection, clock, this.#deadlines)
   }
 
-  async acquire(request: LeaseRequest): Promise<Grant | Refusal> {
+  acquire(request: LeaseRequest): Promise<Grant | Refusal> {
+    return inRounds(this.#settings.clock, request, () => this.#acquire(request))
+  }
+
+  async #acquire(request: LeaseRequest): Promise<Grant | Refusal> {
     const { resources, owner, ttlMs } = request
     try {
       if (resources.length === 1) {
-        const shown = await this.#leases.take(resources[0]!, owner, ttlMs, 'majority', this.#timeoutMs(ttlMs))
+        const shown = await this.#steps.take(
+          resources[0]!,
+          owner,
+          ttlMs,
+          'majority',
+          this.#settings.requestTimeoutMs(ttlMs),
+        )
         return shown.owner === owner ? { kind: 'granted', token: shown.token } : refusal(shown)
       }
       return (await this.#blocker(request)) ?? (await this.#takeAll(request))
@@ -87,21 +97,21 @@ export class MongodbEngine implements Engine {
     const { resources } = lease
     try {
       if (resources.length === 1) {
-        const shown = await this.#leases.passOn(
+        const shown = await this.#steps.passOn(
           resources[0]!,
           lease.owner,
           next,
           'majority',
-          this.#timeoutMs(next.ttlMs),
+          this.#settings.requestTimeoutMs(next.ttlMs),
         )
         return shown === undefined ? { kind: 'refused', reason: 'held' } : { kind: 'granted', token: shown.token }
       }
       const outcome = await this.#takeAll(next, lease.owner)
-      // Part of it was lost, so the rest is of no use to its old owner.
+      // A part of the lease was lost, so the rest is of no use to its old owner.
       if (outcome.kind === 'refused') await this.#clear(resources, [lease.owner], lease.ttlMs)
       return outcome
     } catch (cause) {
-      // Which of the two has it is unknown, and neither wants it any more.
+      // It is unknown which of the two holds it, and neither wants it any more.
       return await this.#failed(cause, next, [lease.owner, next.owner])
     }
   }
@@ -124,8 +134,8 @@ export class MongodbEngine implements Engine {
 
   async release(lease: LeaseRef): Promise<Release> {
     try {
-      const ours = await this.#leases.free(lease, 'majority', this.#timeoutMs(lease.ttlMs))
-      // Nobody tells the servers that he waits.
+      const ours = await this.#steps.free(lease, 'majority', this.#settings.requestTimeoutMs(lease.ttlMs))
+      // The servers do not know who waits.
       return { ours, awaited: 0 }
     } catch (cause) {
       return await this.#failed(cause, lease, [lease.owner])
@@ -140,12 +150,12 @@ export class MongodbEngine implements Engine {
   async *inspect(resource?: string): AsyncIterable<LeaseInfo> {
     const resources = resource === undefined ? undefined : [resource]
     try {
-      for await (const shown of this.#leases.look(resources, this.#timeoutMs(NO_TTL_MS))) {
+      for await (const shown of this.#steps.find(resources, this.#settings.requestTimeoutMs(NO_TTL_MS))) {
         const { leftMs: remainingMs, heldMs, ...lease } = shown
         yield { ...lease, remainingMs, ...(heldMs === undefined ? {} : { heldMs }) }
       }
     } catch (cause) {
-      throw engineError(cause, resources ?? [])
+      throw mongodbError(cause, resources ?? [])
     }
   }
 
@@ -153,11 +163,11 @@ export class MongodbEngine implements Engine {
     return checkMongodb({
       db: this.#db,
       collection: this.#settings.collection,
-      leases: this.#leases.collection,
+      leases: this.#steps.collection,
       canListen: this.#settings.canListen,
       clock: this.#settings.clock,
       ttlMs,
-      timeoutMs: this.#timeoutMs(ttlMs),
+      timeoutMs: this.#settings.requestTimeoutMs(ttlMs),
     })
   }
 
@@ -165,71 +175,74 @@ export class MongodbEngine implements Engine {
     const { collection } = this.#settings
     const name = `${this.#db.databaseName}.${collection}`
     try {
-      if (await this.#leases.create(this.#timeoutMs(NO_TTL_MS))) return [`created the collection ${name}`]
-      return [`the collection ${name} was there`]
+      if (await this.#steps.create(this.#settings.requestTimeoutMs(NO_TTL_MS)))
+        return [`Created the collection ${name}.`]
+      return [`The collection ${name} existed already.`]
     } catch (cause) {
-      throw engineError(cause, [])
+      throw mongodbError(cause, [])
     }
   }
 
   async close(): Promise<void> {
-    await Promise.all([this.#wakeups.close(), this.#leftovers.close()])
+    await Promise.all([this.#wakeups.close(), this.#cleanup.close()])
     this.#deadlines.close()
   }
 
   /**
-   * Several resources, all or none, without a transaction, which a server without a replica set does not have:
+   * Several resources, all or none, without a transaction: a server without a replica set has no transactions.
    *
-   * 1. Take one after the other, in the order of their names, each for itself: that raises its counter by one. At the
-   *    first that is held, let go of those taken and give up. Nobody waits while he holds something, so no deadlock; and
-   *    of several who want the same ones, the one who gets the first of them all is not stopped by the others there.
-   * 2. The token is the highest counter met. One statement, on a majority, extends every document that is still ours and
-   *    raises its counter to the token. Only if it found them all is the lease granted.
+   * 1. Take one resource after the other, in the order of their names. Each take raises the counter of its resource by one.
+   *    At the first resource that is held, free those taken before it and give up. Nobody waits while holding something, so
+   *    there is no deadlock. Of several clients that want the same resources, the one that gets the first resource is not
+   *    stopped by the others there.
+   * 2. The token is the highest counter found. One statement, acknowledged by a majority, extends every document that is still
+   *    ours and raises its counter to the token. The lease is granted only if the statement found all documents.
    *
-   * A token is above all that were granted before on each of the resources, because the take raised each counter above
-   * them. It is below all that will be, because each counter is at least the token at a moment when the resource was ours,
-   * and no step lowers a counter. So tokens of one resource differ and grow; nothing of that rests on a clock.
+   * The token is above every earlier token of each resource, because the take raised each counter above them. It is below
+   * every later token, because each counter was at least the token while the resource was ours, and no step lowers a counter.
+   * So the tokens of one resource differ and grow, and none of this depends on a clock.
    *
-   * Step 1 needs no majority: what a failover takes back, step 2 does not find. A client that dies in the middle leaves
-   * some of the resources held for their ttl, as one does that dies right after its grant.
+   * Step 1 needs no majority: step 2 does not find what a failover has rolled back. A client that dies in the middle leaves
+   * some of the resources held for their ttl, like a client that dies right after its grant.
    */
   async #takeAll(request: LeaseRequest, from?: string): Promise<Grant | Refusal> {
     const { resources, owner, ttlMs } = request
-    const timeoutMs = this.#timeoutMs(ttlMs)
+    const timeoutMs = this.#settings.requestTimeoutMs(ttlMs)
     let token = 0n
     for (const [index, resource] of resources.entries()) {
       const shown =
         from === undefined
-          ? await this.#leases.take(resource, owner, ttlMs, 'primary', timeoutMs)
-          : await this.#leases.passOn(resource, from, request, 'primary', timeoutMs)
+          ? await this.#steps.take(resource, owner, ttlMs, 'primary', timeoutMs)
+          : await this.#steps.passOn(resource, from, request, 'primary', timeoutMs)
       if (shown?.owner !== owner) {
         await this.#clear(resources.slice(0, index), [owner], ttlMs)
         return shown === undefined ? { kind: 'refused', reason: 'held' } : refusal(shown)
       }
       if (shown.token > token) token = shown.token
     }
-    if (await this.#leases.raise(request, token, ttlMs, timeoutMs)) return { kind: 'granted', token }
+    if (await this.#steps.raise(request, token, ttlMs, timeoutMs)) return { kind: 'granted', token }
     await this.#clear(resources, [owner], ttlMs)
     return { kind: 'refused', reason: 'split' }
   }
 
   /**
-   * A look before the first step, so that those who want several resources do not take and let go of some of them again
-   * and again while another is held: each time that would turn away, and wake, those who want only these.
+   * A read before the first step, so that clients that want several resources do not take and free some of them again and
+   * again while another one is held: each time would turn away, and then wake, clients that want only these.
    */
   async #blocker({ resources, owner, ttlMs }: LeaseRequest): Promise<Refusal | undefined> {
-    let last: Shown | undefined
-    for await (const shown of this.#leases.look(resources, this.#timeoutMs(ttlMs))) {
+    let last: LeaseDocument | undefined
+    for await (const shown of this.#steps.find(resources, this.#settings.requestTimeoutMs(ttlMs))) {
       if (shown.owner !== owner && (shown.leftMs ?? 0) > (last?.leftMs ?? 0)) last = shown
     }
     return last === undefined ? undefined : refusal(last)
   }
 
-  /** All at once; if some were lost, in halves, until it is known which. */
+  /** All in one request. If some were lost, each half in a request of its own, until it is known which. */
   async #extend(leases: readonly LeaseRef[]): Promise<readonly Extension[]> {
     const { ttlMs } = leases[0]!
     try {
-      if (await this.#leases.extend(leases, ttlMs, this.#timeoutMs(ttlMs))) return leases.map(() => ({ kind: 'held' }))
+      if (await this.#steps.extend(leases, ttlMs, this.#settings.requestTimeoutMs(ttlMs)))
+        return leases.map(() => ({ kind: 'held' }))
     } catch (error) {
       const cause = asError(error)
       return leases.map(() => ({ kind: 'unknown', cause }))
@@ -240,30 +253,26 @@ export class MongodbEngine implements Engine {
       return (await Promise.all(halves.map((half) => this.#extend(half)))).flat()
     }
     const { resources, owner } = leases[0]!
-    // What is left of a lease on several resources was just extended, and nobody will release it.
+    // The rest of a lease on several resources was just extended, and nobody will release it.
     if (resources.length > 1) await this.#clear(resources, [owner], ttlMs)
     return [{ kind: 'lost' }]
   }
 
   async #clear(resources: readonly string[], owners: readonly string[], ttlMs: number): Promise<void> {
-    if (resources.length > 0) await this.#leftovers.remove(undefined, { resources, owners, ttlMs })
+    if (resources.length > 0) await this.#cleanup.now(() => this.#free(resources, owners), ttlMs)
   }
 
-  /** The outcome is unknown: whatever it left is removed. */
-  async #failed(cause: unknown, { resources, ttlMs }: Held & { ttlMs: number }, owners: string[]): Promise<never> {
-    await this.#leftovers.remove(cause, { resources, owners, ttlMs })
-    throw engineError(cause, resources)
+  /** The outcome is unknown, so everything that the request may have granted is freed. */
+  async #failed(cause: unknown, { resources, ttlMs }: LeaseRequest | LeaseRef, owners: string[]): Promise<never> {
+    await cleanUpAfter(cause, () => this.#free(resources, owners), ttlMs, this.#cleanup)
+    throw mongodbError(cause, resources)
   }
 
-  /**
-   * Small against the ttl: a sixth, so that a renewal, due after a third, can fail twice. At least 250 ms (or half of the
-   * ttl) for a majority on a busy network, at most 5 s.
-   */
-  #timeoutMs(ttlMs: number): number {
-    return this.#settings.timeoutMs ?? Math.min(Math.max(ttlMs / 6, Math.min(250, ttlMs / 2)), 5000)
+  #free(resources: readonly string[], owners: readonly string[]): Promise<void> {
+    return this.#steps.clear(resources, owners, this.#settings.requestTimeoutMs(NO_TTL_MS))
   }
 }
 
-function refusal({ owner, leftMs }: Shown): Refusal {
+function refusal({ owner, leftMs }: LeaseDocument): Refusal {
   return { kind: 'refused', reason: 'held', holder: owner, ...(leftMs === undefined ? {} : { remainingMs: leftMs }) }
 }

@@ -1,17 +1,19 @@
 import { objectOrThrow, optionsOrThrow } from '../../arguments.ts'
 import { systemClock, type Clock } from '../../clock.ts'
-import { durationMs, shown, type Duration } from '../../duration.ts'
+import { shown, type Duration } from '../../duration.ts'
 import type { Engine } from '../../engine.ts'
+import { driftOrThrow, LONGEST_TTL_MS, requestTimeoutOrThrow } from '../shared/limits.ts'
+import { hasMethods, text } from '../shared/shape.ts'
 import type { MongoDb } from './client.ts'
 import { MongodbEngine } from './engine.ts'
 
 export type { MongoChangeStream, MongoCollection, MongoCursor, MongoDb } from './client.ts'
 
 export interface MongodbOptions {
-  /** Where the leases are, one document a resource. Default 'ringfence'. Never delete a document: its counter is in it. */
+  /** The collection of the leases, one document for each resource. Default 'ringfence'. Never delete a document: its counter is in it. */
   collection?: string
   /** How long a request may take, a majority's acknowledgement included. Default a sixth of the ttl, 250 ms (half of a shorter ttl) to 5 s. */
-  timeout?: Duration
+  requestTimeout?: Duration
   /** How much clocks may differ in speed, as a part of the ttl. Default 0.01: a hundredth, and 2 ms on top. */
   drift?: number
   clock?: Clock
@@ -20,31 +22,28 @@ export interface MongodbOptions {
 /** Leases on MongoDB 4.4 or newer: `mongodb(client.db('app'))`, with a client of the official driver. */
 export function mongodb(db: MongoDb, options: MongodbOptions = {}): Engine {
   dbOrThrow(db)
-  optionsOrThrow(options, ['collection', 'timeout', 'drift', 'clock'])
-  const { collection = 'ringfence', timeout, drift = 0.01, clock = systemClock } = options
-  if (typeof drift !== 'number' || !(drift >= 0 && drift <= 0.5)) {
-    throw new RangeError(`drift: expected a part of the ttl from 0 to 0.5, got ${shown(drift)}`)
-  }
+  optionsOrThrow(options, ['collection', 'requestTimeout', 'drift', 'clock'])
+  const { collection = 'ringfence', requestTimeout, drift, clock = systemClock } = options
   return new MongodbEngine(db, {
     collection: collectionNameOrThrow(collection, db),
-    timeoutMs: timeout === undefined ? undefined : durationMs(timeout, 'timeout', { minMs: 1, maxMs: 60_000 }),
-    limits: { maxTtlMs: LONGEST_TTL_MS, driftMs: (ttlMs) => Math.ceil(ttlMs * drift) + 2 },
+    requestTimeoutMs: requestTimeoutOrThrow(requestTimeout, TIMEOUT),
+    limits: { maxTtlMs: LONGEST_TTL_MS, driftMs: driftOrThrow(drift) },
     clock,
     canListen: poolSize(db) !== 1,
   })
 }
 
-/** A year: nobody waits for a lock that long. */
-const LONGEST_TTL_MS = 365 * 86_400_000
+/** A sixth of the ttl, so that a renewal, which is due after a third, can fail twice. 250 ms for a majority on a busy network. */
+const TIMEOUT = { divisor: 6, leastMs: 250, mostMs: 5000 }
 
-/** The server's bound, in bytes, on the names of database and collection together. */
+/** The longest name of database and collection together that the server allows. */
 const LONGEST_NAMESPACE_BYTES = 255
 
 function dbOrThrow(db: MongoDb): void {
   objectOrThrow(db, 'db')
-  if (['collection', 'command', 'admin'].every((method) => typeof Reflect.get(db, method) === 'function')) return
-  const isClient = typeof Reflect.get(db, 'db') === 'function'
-  const isCollection = typeof Reflect.get(db, 'collectionName') === 'string'
+  if (hasMethods(db, 'collection', 'command', 'admin')) return
+  const isClient = hasMethods(db, 'db')
+  const isCollection = text(db, 'collectionName') !== undefined
   const came = isClient
     ? 'a MongoClient'
     : isCollection
@@ -66,7 +65,7 @@ function collectionNameOrThrow(name: unknown, db: MongoDb): string {
   return name
 }
 
-/** A change stream occupies a connection. Of a pool of one, it would keep renewals waiting. */
+/** A change stream occupies a connection. In a pool of one connection, renewals would have to wait for it. */
 function poolSize(db: object): unknown {
   const { client } = db as { client?: { options?: { maxPoolSize?: unknown } } }
   return client?.options?.maxPoolSize

@@ -1,40 +1,43 @@
 import { sleep, type Clock, type Timer } from '../../clock.ts'
 import type { Deadline, Deadlines } from '../../deadlines.ts'
 import type { Watch } from '../../engine.ts'
+import { asError } from '../../errors.ts'
+import { Watchers } from '../shared/watchers.ts'
 import type { MongoChangeStream, MongoCollection } from './client.ts'
-import { FREEING } from './documents.ts'
-import { asError, codeOf, isPermanent, within } from './requests.ts'
+import { codeOf, isPermanent } from './errors.ts'
+import { FREEING } from './statements.ts'
+import { bounded } from './steps.ts'
 
-/** How long the server keeps a question for news open; a stream is closed between two. */
+/** How long the server holds a request for the next change. A stream is closed between two requests. */
 const AWAIT_MS = 500
-/** How much later than that its answer may come. A stream that is silent for longer is opened anew. */
+/** How much later than that the answer may come. A stream that is silent for longer is opened again. */
 const LATE_MS = 2000
-/** A stream that takes longer to open or to close is not waited for: meanwhile, polling is as good. */
-const PATIENCE_MS = 1000
-/** Between two tries to open a stream that broke; its watchers are called each time, which amounts to polling. */
+/** How long to wait for a stream to open or to close: after that, polling is as good. */
+const OPEN_TIMEOUT_MS = 1000
+/** Between two tries to open a stream that broke. Its watchers are called each time, so they poll at this interval. */
 const RETRY_MS = 1000
-/** The stream stays open for a while after its last watcher left: under contention the next one comes at once. */
+/** How long the stream stays open after its last watcher left: under contention the next one comes at once. */
 const LINGER_MS = 2000
-/** Where there can't be a stream, none is tried for so long: someone may make a replica set of the server. */
-const HOPELESS_FOR_MS = 60_000
+/** Where a stream cannot be opened, how long no other try is made: the server may become a replica set meanwhile. */
+const UNAVAILABLE_FOR_MS = 60_000
 
-/** One time of listening, over as many streams as it takes, until nobody watches any more. */
+/** From the first watcher to the last, over as many streams as that takes. */
 interface Listening {
   readonly stopped: AbortController
-  /** Whether the present stream could be opened. */
+  /** Whether the current stream could be opened. */
   armed: Promise<boolean>
   over: Promise<void>
 }
 
-/** One change stream for all who wait in this process; it tells of resources that became free. */
-export class Wakeups {
+/** One change stream for all waiters of this process. It reports the resources that became free. */
+export class ChangeStreamWakeups {
   readonly #collection: MongoCollection
   readonly #clock: Clock
   readonly #deadlines: Deadlines
-  readonly #watchers = new Map<string, Set<() => void>>()
+  readonly #watchers = new Watchers()
   #listening: Listening | undefined
   #lingering: Timer | undefined
-  #hopelessUntilMs = -Infinity
+  #unavailableUntilMs = -Infinity
 
   constructor(collection: MongoCollection, clock: Clock, deadlines: Deadlines) {
     this.#collection = collection
@@ -44,12 +47,12 @@ export class Wakeups {
 
   watch(resources: readonly string[], freed: () => void): Watch {
     this.#lingering?.cancel()
-    for (const resource of resources) {
-      const watchers = this.#watchers.get(resource)
-      if (watchers === undefined) this.#watchers.set(resource, new Set([freed]))
-      else watchers.add(freed)
+    const remove = this.#watchers.add(resources, freed)
+    const close = (): void => {
+      remove()
+      this.#linger()
     }
-    return { armed: this.#armed(), close: () => this.#leave(resources, freed) }
+    return { armed: this.#armed(), close }
   }
 
   async close(): Promise<void> {
@@ -60,7 +63,7 @@ export class Wakeups {
 
   #armed(): Promise<boolean> {
     if (this.#listening === undefined) {
-      if (this.#clock.monotonicMs() < this.#hopelessUntilMs) return Promise.resolve(false)
+      if (this.#clock.monotonicMs() < this.#unavailableUntilMs) return Promise.resolve(false)
       const never = Promise.resolve()
       this.#listening = { stopped: new AbortController(), armed: Promise.resolve(false), over: never }
       this.#listening.over = this.#listen(this.#listening)
@@ -68,12 +71,7 @@ export class Wakeups {
     return this.#listening.armed
   }
 
-  #leave(resources: readonly string[], freed: () => void): void {
-    for (const resource of resources) {
-      const watchers = this.#watchers.get(resource)
-      watchers?.delete(freed)
-      if (watchers?.size === 0) this.#watchers.delete(resource)
-    }
+  #linger(): void {
     if (this.#watchers.size > 0 || this.#listening === undefined) return
     this.#lingering?.cancel()
     this.#lingering = this.#clock.timer(() => void this.#stop(), LINGER_MS, true)
@@ -94,83 +92,80 @@ export class Wakeups {
       listening.armed = new Promise((resolve) => (isOpen = resolve))
       const failure = await this.#follow(signal, () => {
         isOpen(true)
-        // Those who trusted the stream before this one may have missed something in between.
-        if (wasOpen) this.#callAll()
+        // The watchers of the stream before this one may have missed a release in between.
+        if (wasOpen) this.#watchers.wakeAll()
         wasOpen = true
       })
       isOpen(false)
       if (signal.aborted) return
-      if (isHopeless(failure)) this.#hopelessUntilMs = this.#clock.monotonicMs() + HOPELESS_FOR_MS
+      if (isUnavailable(failure)) this.#unavailableUntilMs = this.#clock.monotonicMs() + UNAVAILABLE_FOR_MS
       if (!wasOpen) break
       listening.armed = Promise.resolve(false)
-      this.#callAll()
+      this.#watchers.wakeAll()
       await sleep(this.#clock, RETRY_MS, signal)
       if (signal.aborted) return
     }
-    // Nobody has been told that he would be called, so nobody must be.
+    // No watch has ever been armed, so no watcher relies on being called.
     if (this.#listening === listening) this.#listening = undefined
   }
 
-  /** Follows one stream until it breaks or is no longer wanted. Never rejects. */
+  /** Reads one stream until it breaks or is no longer needed. Never rejects. */
   async #follow(signal: AbortSignal, opened: () => void): Promise<Error> {
     let stream: MongoChangeStream | undefined
     let overdue: Deadline | undefined
     let stop!: () => void
     const stopped = new Promise<never>((_, reject) => {
       stop = () => {
-        overdue = this.#deadlines.start(PATIENCE_MS, () => reject(new Error('nobody listens any more')))
+        overdue = this.#deadlines.start(OPEN_TIMEOUT_MS, () =>
+          reject(new Error('The change stream is no longer needed.')),
+        )
       }
     })
     signal.addEventListener('abort', stop)
     try {
       stream = this.#collection.watch(FREEING, { maxAwaitTimeMS: AWAIT_MS, readConcern: { level: 'majority' } })
       await Promise.race([this.#read(stream, signal, opened), stopped])
-      return new Error('the change stream has ended')
+      return new Error('The change stream has ended.')
     } catch (error) {
       return asError(error)
     } finally {
       signal.removeEventListener('abort', stop)
       overdue?.cancel()
-      // Its cursor may be on a server that is gone; that server ends it by itself.
+      // Its cursor may be on a server that is gone. A server ends idle cursors by itself.
       await this.#close(stream).catch(() => undefined)
     }
   }
 
   async #read(stream: MongoChangeStream, signal: AbortSignal, opened: () => void): Promise<void> {
-    // The first answer of the server carries a place to resume from: from then on, nothing is missed. An event tells of
-    // it; the first `tryNext` would resolve only after the server has waited for news.
+    // The first response of the server has a token to resume from: from then on, no change is missed. The driver reports it
+    // by an event; the first `tryNext` would resolve only after the server has waited for a change.
     const isOpen = new Promise<void>((resolve) => void stream.once('resumeTokenChanged', resolve))
     let next = stream.tryNext()
-    await within(this.#deadlines, PATIENCE_MS, () => Promise.race([isOpen, next]))
+    await bounded(this.#deadlines, OPEN_TIMEOUT_MS, () => Promise.race([isOpen, next]))
     opened()
     for (;;) {
-      const change = await within(this.#deadlines, AWAIT_MS + LATE_MS, () => next)
-      if (change !== null) this.#tell(change)
-      // Not before: to close a stream while a question is open leaves its cursor on the server, if the answer is just
-      // being given.
+      const change = await bounded(this.#deadlines, AWAIT_MS + LATE_MS, () => next)
+      if (change !== null) this.#wake(change)
+      // Not earlier: if a stream is closed during a request, and the response is just on its way, the cursor stays open on the
+      // server.
       if (stream.closed || signal.aborted) return
       next = stream.tryNext()
     }
   }
 
   async #close(stream: MongoChangeStream | undefined): Promise<void> {
-    if (stream !== undefined) await within(this.#deadlines, PATIENCE_MS, () => stream.close())
+    if (stream !== undefined) await bounded(this.#deadlines, OPEN_TIMEOUT_MS, () => stream.close())
   }
 
-  #tell(change: unknown): void {
+  #wake(change: unknown): void {
     const { documentKey } = change as { documentKey?: { _id?: unknown } }
     // The collection itself was dropped or renamed.
-    if (documentKey === undefined) return this.#callAll()
-    this.#watchers.get(String(documentKey._id))?.forEach((freed) => freed())
-  }
-
-  #callAll(): void {
-    const all = new Set([...this.#watchers.values()].flatMap((watchers) => [...watchers]))
-    for (const freed of all) freed()
+    if (documentKey === undefined) return this.#watchers.wakeAll()
+    this.#watchers.wake(String(documentKey._id))
   }
 }
 
-/** No replica set (40573), or no permission: it will be the same next time. */
-function isHopeless(failure: Error): boolean {
+/** There is no replica set (40573), or no permission: the next try would fail in the same way. */
+function isUnavailable(failure: Error): boolean {
   return codeOf(failure) === 40_573 || isPermanent(failure)
 }

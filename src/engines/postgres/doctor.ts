@@ -1,29 +1,30 @@
 import type { Clock } from '../../clock.ts'
+import { Deadlines } from '../../deadlines.ts'
 import type { Finding } from '../../engine.ts'
-import { clockFindings } from '../sql/clock-findings.ts'
-import { inTime } from '../sql/in-time.ts'
-import type { PostgresClient } from './client.ts'
+import { messageOf } from '../../errors.ts'
+import { findings, sentence } from '../shared/findings.ts'
+import { clockFindings, wrongTable } from '../shared/sql/findings.ts'
+import { inTime } from '../shared/in-time.ts'
+import type { SqlQuery, SqlRow } from '../shared/sql/client.ts'
 import { quoted, postgresSchema } from './statements.ts'
-import type { Wakeups } from './wakeups.ts'
+import type { PostgresWakeups } from './wakeups.ts'
 
-export interface DoctorPlan {
-  readonly query: PostgresClient['query']
+export interface PostgresDoctorPlan {
+  readonly query: SqlQuery
   readonly clock: Clock
   readonly ttlMs: number
   readonly driftMs: number
   readonly table: string
   readonly createTable: boolean
   readonly listen: boolean
-  /** Undefined where the client can't listen, or shall not. */
-  readonly wakeups: Wakeups | undefined
+  /** Undefined where the client cannot listen, or the options say that it should not. */
+  readonly wakeups: PostgresWakeups | undefined
   readonly isSession: boolean
 }
 
-type Facts = Readonly<Record<string, string | null>>
-
-/** A doctor who waits longer than this has found something. */
+/** A statement that takes longer has failed. */
 const TIMEOUT_MS = 5000
-/** MATERIALIZED in a WITH. */
+/** The first version that has MATERIALIZED in a WITH. */
 const OLDEST = 120_000
 const COLUMNS = ['resource', 'token', 'owner', 'session', 'acquired_at', 'expires_at', 'awaited']
 
@@ -42,216 +43,198 @@ const FACTS = `SELECT current_setting('server_version') AS version, current_sett
   has_table_privilege(c.oid, 'UPDATE')::text AS may_update
 FROM (SELECT to_regclass($1::text)::oid AS oid) AS t LEFT JOIN pg_class AS c ON c.oid = t.oid`
 
+const report = findings('postgres')
+
 /** Is this server fit to hold leases, as far as a client can see? */
-export async function checkPostgres(given: DoctorPlan): Promise<readonly Finding[]> {
-  const { clock } = given
-  const query: DoctorPlan['query'] = (text, params) => inTime(clock, given.query(text, params), TIMEOUT_MS)
-  const plan = { ...given, query }
-  let facts: Facts
+export async function checkPostgres(given: PostgresDoctorPlan): Promise<readonly Finding[]> {
+  const deadlines = new Deadlines(given.clock)
+  const query: SqlQuery = (text, params) => inTime(given.query(text, params), deadlines, TIMEOUT_MS)
+  try {
+    return await check({ ...given, query })
+  } finally {
+    deadlines.close()
+  }
+}
+
+async function check(plan: PostgresDoctorPlan): Promise<readonly Finding[]> {
+  let facts: SqlRow
   try {
     const schema = plan.table.includes('.') ? plan.table.split('.')[0]! : null
     facts = (await plan.query(FACTS, [quoted(plan.table), schema]))[0] ?? {}
   } catch (error) {
-    return [unreachable(error)]
+    return [unusable(error)]
   }
-  const findings = [version(facts), role(facts), ...durability(facts), table(plan, facts), isolation(facts)]
-  if (plan.isSession) findings.push(session(facts))
-  findings.push(await listening(plan))
-  const clocks = await clockFindings('postgres', { ...plan, read: () => serverMs(plan) }).catch((error: unknown) => [
-    unreachable(error),
-  ])
-  return [...findings.flat(), ...clocks]
+  return [
+    version(facts),
+    role(facts),
+    ...durability(facts),
+    table(plan, facts),
+    isolation(facts),
+    ...(plan.isSession ? [session(facts)] : []),
+    await listening(plan),
+    ...(await clockFindings('postgres', { ...plan, read: () => serverMs(plan) }).catch((error: unknown) => [
+      unusable(error),
+    ])),
+  ]
 }
 
-async function serverMs({ query }: DoctorPlan): Promise<number> {
+async function serverMs({ query }: PostgresDoctorPlan): Promise<number> {
   const [row] = await query('SELECT (extract(epoch FROM clock_timestamp()) * 1000)::text AS ms', [])
   return Number(row?.['ms'])
 }
 
-function unreachable(error: unknown): Finding {
-  return {
-    id: 'postgres/reachable',
-    severity: 'critical',
-    found: error instanceof Error ? error.message : String(error),
-    meaning: 'no lease can be had',
-    remedy: 'see to the connection, the role and its permissions',
-  }
+function unusable(error: unknown): Finding {
+  return report.critical(
+    'reachable',
+    sentence(`A statement failed: ${messageOf(error)}`),
+    'No lease can be granted or renewed.',
+    'Check the connection, the role and its permissions.',
+  )
 }
 
-function version(facts: Facts): Finding {
-  const isOld = Number(facts['number']) < OLDEST
-  return {
-    id: 'postgres/version',
-    severity: isOld ? 'critical' : 'ok',
-    found: `PostgreSQL ${facts['version']}`,
-    meaning: isOld ? 'the statements need PostgreSQL 12' : 'new enough',
-    ...(isOld ? { remedy: 'upgrade the server' } : {}),
-  }
+function version(facts: SqlRow): Finding {
+  const found = `The server is PostgreSQL ${facts['version']}.`
+  if (Number(facts['number']) >= OLDEST) return report.ok('version', found, 'That is new enough.')
+  return report.critical('version', found, 'The statements need PostgreSQL 12 or newer.', 'Upgrade the server.')
 }
 
-function role(facts: Facts): Finding {
-  const id = 'postgres/writable'
+function role(facts: SqlRow): Finding {
   if (facts['replica'] === 'true') {
-    return {
-      id,
-      severity: 'critical',
-      found: 'this server is a replica (pg_is_in_recovery)',
-      meaning: 'it can grant nothing, and what it shows may be old',
-      remedy: 'connect to the primary: target_session_attrs=read-write, or the address that follows it',
-    }
+    return report.critical(
+      'writable',
+      'This server is a replica (pg_is_in_recovery).',
+      'It cannot grant leases, and the leases that it shows may be out of date.',
+      'Connect to the primary: use target_session_attrs=read-write, or the address that follows the primary.',
+    )
   }
   if (facts['readonly'] === 'on') {
-    return {
-      id,
-      severity: 'critical',
-      found: 'default_transaction_read_only is on',
-      meaning: 'no lease can be written',
-      remedy: 'turn it off for the role that locks: ALTER ROLE … SET default_transaction_read_only = off',
-    }
+    return report.critical(
+      'writable',
+      'The setting default_transaction_read_only is on.',
+      'No lease can be written.',
+      'Turn it off for the role that locks: ALTER ROLE … SET default_transaction_read_only = off.',
+    )
   }
-  return { id, severity: 'ok', found: 'a primary that takes writes', meaning: 'leases can be granted' }
+  return report.ok('writable', 'This server is a primary that accepts writes.', 'It can grant leases.')
 }
 
-function durability(facts: Facts): Finding[] {
-  const findings: Finding[] = []
+function durability(facts: SqlRow): Finding[] {
+  const list: Finding[] = []
   if (facts['fsync'] === 'off' || facts['pages'] === 'off') {
-    findings.push({
-      id: 'postgres/fsync',
-      severity: 'critical',
-      found: `fsync is ${facts['fsync']}, full_page_writes is ${facts['pages']}`,
-      meaning: 'a crash of the machine may take leases, counters or the whole table with it: two holders',
-      remedy: 'turn both on',
-    })
+    list.push(
+      report.critical(
+        'fsync',
+        `The setting fsync is ${facts['fsync']}, and full_page_writes is ${facts['pages']}.`,
+        'A crash of the machine may lose leases, counters or the whole table: two holders.',
+        'Turn both on.',
+      ),
+    )
   }
   if (facts['sync'] === 'off') {
-    findings.push({
-      id: 'postgres/synchronous-commit',
-      severity: 'warning',
-      found: 'synchronous_commit is off',
-      meaning: 'a crash of the server forgets the grants of its last moments: a second holder, with a greater token',
-      remedy: 'ALTER ROLE … SET synchronous_commit = on for the role that locks',
-    })
+    list.push(
+      report.warning(
+        'synchronous-commit',
+        'The setting synchronous_commit is off.',
+        'A crash of the server loses the grants of its last moments: a second holder, with a greater token.',
+        'Run ALTER ROLE … SET synchronous_commit = on for the role that locks.',
+      ),
+    )
   }
-  if (findings.length === 0) {
-    const meaning = 'a granted lease outlives a crash of the server'
-    findings.push({
-      id: 'postgres/durability',
-      severity: 'ok',
-      found: `synchronous_commit is ${facts['sync']}`,
-      meaning,
-    })
+  if (list.length === 0) {
+    const found = `The setting synchronous_commit is ${facts['sync']}.`
+    list.push(report.ok('durability', found, 'A granted lease survives a crash of the server.'))
   }
   if (Number(facts['replicas']) > 0 && facts['standbys'] === '') {
-    findings.push({
-      id: 'postgres/failover',
-      severity: 'warning',
-      found: `${facts['replicas']} replicas, none of them synchronous`,
-      meaning: 'a failover may forget the last grants: a second holder, with a greater token if the clocks agree',
-      remedy: 'set synchronous_standby_names, or let the protected store check tokens',
-    })
+    const one = 'The server has 1 replica, which is not synchronous.'
+    list.push(
+      report.warning(
+        'failover',
+        facts['replicas'] === '1' ? one : `The server has ${facts['replicas']} replicas, none of them synchronous.`,
+        'A failover may lose the last grants: a second holder, with a greater token if the clocks agree.',
+        'Set synchronous_standby_names, or let the protected store check tokens.',
+      ),
+    )
   }
-  return findings
+  return list
 }
 
-function table({ table, createTable }: DoctorPlan, facts: Facts): Finding {
-  const id = 'postgres/table'
+function table({ table, createTable }: PostgresDoctorPlan, facts: SqlRow): Finding {
   const name = quoted(table)
   if (facts['persistence'] === null) {
-    const can = createTable && facts['may_create'] === 'true'
-    return {
-      id,
-      severity: can ? 'note' : 'critical',
-      found: `there is no table ${name}`,
-      meaning: can
-        ? 'it is created at the first use'
-        : 'no lease can be had, and this role or these options do not create it',
-      remedy: `create it with engine.init() or by hand:\n${postgresSchema(table)}`,
+    const found = `There is no table ${name}.`
+    const remedy = `Create it with \`ringfence init\` or engine.init(), or by hand:\n${postgresSchema(table)}`
+    if (createTable && facts['may_create'] === 'true') {
+      return report.note('table', found, 'The engine creates it at the first use.', remedy)
     }
+    return report.critical(
+      'table',
+      found,
+      'No lease can be granted: this role or the options do not create it.',
+      remedy,
+    )
   }
   if (facts['persistence'] !== 'p') {
-    return {
-      id,
-      severity: 'critical',
-      found: `the table ${name} is ${facts['persistence'] === 'u' ? 'unlogged' : 'temporary'}`,
-      meaning: 'it is emptied by a crash of the server: two holders; and replicas do not have it',
-      remedy: `ALTER TABLE ${name} SET LOGGED`,
-    }
+    return report.critical(
+      'table',
+      `The table ${name} is ${facts['persistence'] === 'u' ? 'unlogged' : 'temporary'}.`,
+      'A crash of the server empties it: two holders. Replicas do not have it.',
+      `Run ALTER TABLE ${name} SET LOGGED.`,
+    )
   }
   const columns = (facts['columns'] ?? '').split(',')
   const lacking = COLUMNS.filter((column) => !columns.includes(column))
-  if (lacking.length > 0) {
-    return {
-      id,
-      severity: 'critical',
-      found: `the table ${name} has no column ${lacking.join(', ')}`,
-      meaning: 'it is some other table, or one of another version',
-      remedy: 'name another one with the option table',
-    }
-  }
+  if (lacking.length > 0) return wrongTable(report, name, lacking)
   const forbidden = ['select', 'insert', 'update'].filter((right) => facts[`may_${right}`] !== 'true')
   if (forbidden.length > 0) {
-    return {
-      id,
-      severity: 'critical',
-      found: `this role may not ${forbidden.join(', ')} on ${name}`,
-      meaning: 'no lease can be had',
-      remedy: `GRANT SELECT, INSERT, UPDATE ON ${name} TO …`,
-    }
+    return report.critical(
+      'table',
+      `This role lacks a permission on ${name}: ${forbidden.join(', ')}.`,
+      'No lease can be granted.',
+      `Run GRANT SELECT, INSERT, UPDATE ON ${name} TO ….`,
+    )
   }
-  return { id, severity: 'ok', found: `the table ${name}`, meaning: 'it is there, logged, and may be used' }
+  return report.ok('table', `The table ${name} is there.`, 'It is logged, and this role may use it.')
 }
 
-function isolation(facts: Facts): Finding {
-  const isUsual = facts['isolation'] === 'read committed'
-  return {
-    id: 'postgres/isolation',
-    severity: isUsual ? 'ok' : 'note',
-    found: `default_transaction_isolation is ${facts['isolation']}`,
-    meaning: isUsual
-      ? 'statements that meet wait for each other'
-      : 'statements that meet fail and are run again: correct, but slower under contention',
-    ...(isUsual ? {} : { remedy: 'set read committed for the role that locks' }),
+function isolation(facts: SqlRow): Finding {
+  const found = `The setting default_transaction_isolation is ${facts['isolation']}.`
+  if (facts['isolation'] === 'read committed') {
+    return report.ok('isolation', found, 'Statements that collide wait for each other.')
   }
+  const meaning = 'Statements that collide fail and run again: correct, but slower under contention.'
+  return report.note('isolation', found, meaning, 'Set read committed for the role that locks.')
 }
 
-function session(facts: Facts): Finding {
-  const id = 'postgres/session'
+function session(facts: SqlRow): Finding {
   if (facts['idle'] !== '0') {
-    return {
-      id,
-      severity: 'warning',
-      found: `idle_session_timeout is ${facts['idle']}`,
-      meaning: 'the connection that leases are bound to is ended when nothing is renewed for so long',
-      remedy: 'ALTER ROLE … SET idle_session_timeout = 0 for the role that locks',
-    }
+    return report.warning(
+      'session',
+      `The setting idle_session_timeout is ${facts['idle']}.`,
+      'The server ends the connection that leases are bound to when nothing is renewed for that long.',
+      'Run ALTER ROLE … SET idle_session_timeout = 0 for the role that locks.',
+    )
   }
-  return {
-    id,
-    severity: 'ok',
-    found: `this connection is ours alone; tcp_keepalives_idle is ${facts['keepalive']} s`,
-    meaning: 'a process that dies frees its leases at once; one whose machine vanishes, by their ttl',
-  }
+  return report.ok(
+    'session',
+    `This connection is ours alone; tcp_keepalives_idle is ${facts['keepalive']} s.`,
+    'The leases of a process that dies end at once; those of a machine that vanishes end by their ttl.',
+  )
 }
 
-async function listening({ wakeups, listen }: DoctorPlan): Promise<Finding> {
-  const id = 'postgres/wake-ups'
+async function listening({ wakeups, listen }: PostgresDoctorPlan): Promise<Finding> {
+  const poll = 'Waiters poll, with pauses of up to a second.'
+  if (!listen) return report.note('wake-ups', 'The option listen is false.', poll)
   if (wakeups === undefined) {
-    return {
-      id,
-      severity: 'note',
-      found: listen ? 'this client can not listen' : 'the option listen is false',
-      meaning: 'waiters poll, with pauses of up to a second',
-      ...(listen ? { remedy: 'use a Pool or Client of pg, sql of postgres.js or a PGlite' } : {}),
-    }
+    const remedy = 'Use a Pool or Client of pg, the sql of postgres.js or a PGlite.'
+    return report.note('wake-ups', 'This client cannot listen.', poll, remedy)
   }
   if (await wakeups.prove()) {
-    return { id, severity: 'ok', found: 'we hear our own NOTIFY', meaning: 'waiters are woken by a release' }
+    return report.ok('wake-ups', 'Our own NOTIFY arrived.', 'A release wakes waiters.')
   }
-  return {
-    id,
-    severity: 'note',
-    found: 'LISTEN was answered, or refused, and our own NOTIFY was not heard',
-    meaning: 'a transaction pooler is in front of the server, or no further connection can be had: waiters poll',
-    remedy: 'connect to the server itself, or to a pooler in session mode',
-  }
+  return report.note(
+    'wake-ups',
+    'Our own NOTIFY did not arrive, or LISTEN was refused.',
+    'A transaction pooler is in front of the server, or there is no connection left for listening: waiters poll.',
+    'Connect to the server itself, or to a pooler in session mode.',
+  )
 }

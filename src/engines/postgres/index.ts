@@ -4,19 +4,26 @@ import { systemClock, type Clock } from '../../clock.ts'
 import { shown, type Duration } from '../../duration.ts'
 import type { Engine, Guarantees } from '../../engine.ts'
 import { systemRandom } from '../../random.ts'
-import { LeaseEngine } from '../sql/lease-engine.ts'
-import { booleanOrThrow, tableSettings } from '../sql/settings.ts'
-import { tableParts } from '../sql/table-name.ts'
+import { LeaseEngine } from '../shared/sql/lease-engine.ts'
+import { booleanOrThrow, tableSettings } from '../shared/sql/settings.ts'
+import { tableParts } from '../shared/sql/table-name.ts'
 import type { PostgresClient } from './client.ts'
 import { checkPostgres } from './doctor.ts'
 import { recogniseOrThrow, type PostgresConnectionLike, type PostgresLike } from './drivers/recognise.ts'
-import { PostgresLeaseTable, type Seat } from './lease-table.ts'
-import { Session } from './session.ts'
-import { Wakeups } from './wakeups.ts'
+import { AdvisorySession } from './session.ts'
+import { PostgresSteps, type LeaseConnection } from './steps.ts'
+import { PostgresWakeups } from './wakeups.ts'
 
-export type { PostgresConnectionLike, PostgresLike } from './drivers/recognise.ts'
+export type {
+  PgPoolLike,
+  PostgresConnectionLike,
+  PostgresJsLike,
+  PostgresLike,
+  PostgresTransactional,
+} from './drivers/recognise.ts'
+export type { TransactionalLike } from '../shared/sql/transaction.ts'
 export { postgresSchema } from './statements.ts'
-export { advisoryKey, withAdvisoryLock, type AdvisoryLockOptions } from './transaction.ts'
+export { advisoryKey, withAdvisoryLock, type AdvisoryLockOptions, type PgClientLike } from './advisory-lock.ts'
 
 export interface PostgresOptions {
   /** The lease table, also `schema.table`. All processes that exclude one another use the same. Default `ringfence_leases`. */
@@ -24,12 +31,12 @@ export interface PostgresOptions {
   /** Create the table when it is not there. Default true; `postgresSchema()` has the statement for those who migrate by hand. */
   createTable?: boolean
   /**
-   * Tell waiters of releases by LISTEN and NOTIFY, over a connection of its own. Default true; where that does not work
-   * (a transaction pooler), waiters poll. With false nobody listens and nobody is told: the same in all processes.
+   * Wake waiters by LISTEN and NOTIFY, over a connection of its own. Default true; where that does not work (a transaction
+   * pooler), waiters poll. With false this process neither listens nor notifies: set the same in all processes.
    */
   listen?: boolean
   /** How long a statement may take. Default a tenth of the ttl, at least 1 s (half of a shorter ttl), at most 5 s. */
-  timeout?: Duration
+  requestTimeout?: Duration
   /** How much the server's clock may differ in speed from ours, as a part of the ttl. Default 0.01, and 2 ms on top. */
   drift?: number
   clock?: Clock
@@ -40,12 +47,12 @@ export function postgres(client: PostgresLike, options: PostgresOptions = {}): E
   optionsOrThrow(options, OPTIONS)
   const given = recogniseOrThrow(client)
   const { query } = given
-  const seat: Seat = { query, session: null }
+  const connection: LeaseConnection = { query, session: null }
   return engine(options, {
     name: 'postgres',
     guarantees: TABLE_GUARANTEES,
     query,
-    seat: async () => seat,
+    connection: async () => connection,
     listen: given.listen,
     session: undefined,
   })
@@ -66,43 +73,46 @@ export function postgresAdvisory(
     )
   }
   optionsOrThrow(options, OPTIONS)
-  const session = new Session(connect, options.clock ?? systemClock)
+  const session = new AdvisorySession(connect, options.clock ?? systemClock, systemRandom)
   const made = engine(options, {
     name: 'postgres-advisory',
     guarantees: SESSION_GUARANTEES,
     query: session.query,
-    seat: session.seat,
-    listen: (channel, ears) => session.listen(channel, ears),
+    connection: session.connection,
+    listen: (channel, listener) => session.listen(channel, listener),
     session,
   })
   return Object.assign(made, { onDoubt: (prove: () => void) => session.onEnd(prove) })
 }
 
-const OPTIONS = ['table', 'createTable', 'listen', 'timeout', 'drift', 'clock']
+const OPTIONS = ['table', 'createTable', 'listen', 'requestTimeout', 'drift', 'clock']
 
-interface Kind {
+interface PostgresKind {
   readonly name: string
   readonly guarantees: Guarantees
   readonly query: PostgresClient['query']
-  readonly seat: () => Promise<Seat>
+  readonly connection: () => Promise<LeaseConnection>
   readonly listen: PostgresClient['listen'] | undefined
-  readonly session: Session | undefined
+  readonly session: AdvisorySession | undefined
 }
 
-function engine(options: PostgresOptions, kind: Kind): Engine {
+/** The class is `LeaseEngine`, which MariaDB has in common with PostgreSQL; its steps are ours. */
+function engine(options: PostgresOptions, kind: PostgresKind): Engine {
   const { table, createTable, timeoutMs, limits } = tableSettings(options)
   const { clock = systemClock, listen: listenOption = true } = options
   const listen = booleanOrThrow(listenOption, 'listen')
   const channel = channelOf(tableParts(table))
-  const sign = `${systemRandom.id().slice(0, 12)} `
+  const random = systemRandom
+  const senderId = `${random.id().slice(0, 12)} `
   const { query } = kind
   const wakeups =
     listen && kind.listen !== undefined
-      ? new Wakeups({
+      ? new PostgresWakeups({
           clock,
-          sign,
-          open: (ears) => kind.listen!(channel, ears),
-          tell: (payload) => query('SELECT true::text FROM pg_notify($1::text, $2::text)', [channel, payload]),
+          random,
+          senderId,
+          open: (listener) => kind.listen!(channel, listener),
+          notify: (payload) => query('SELECT true::text FROM pg_notify($1::text, $2::text)', [channel, payload]),
         })
       : undefined
   return new LeaseEngine({
@@ -112,12 +122,13 @@ function engine(options: PostgresOptions, kind: Kind): Engine {
     guarantees: kind.guarantees,
     limits,
     clock,
-    table: new PostgresLeaseTable({
+    random,
+    steps: new PostgresSteps({
       table,
-      seat: kind.seat,
+      connection: kind.connection,
       bound: kind.session !== undefined,
       channel: listen ? channel : '',
-      sign,
+      senderId,
     }),
     createTable,
     timeoutMs,
@@ -141,7 +152,7 @@ function engine(options: PostgresOptions, kind: Kind): Engine {
   })
 }
 
-/** Drivers fold or cut other names, each in its own way. */
+/** Drivers change the case of other names, or shorten them, each in its own way. */
 function channelOf(parts: readonly string[]): string {
   const plain = parts.join('_')
   if (parts.length === 1 && /^[a-z0-9_]{1,63}$/.test(plain)) return plain
@@ -161,6 +172,6 @@ const TABLE_GUARANTEES: Guarantees = {
 
 const SESSION_GUARANTEES: Guarantees = {
   ...TABLE_GUARANTEES,
-  // Its connection ends with the server, and whoever is faster after the restart gets the lease.
+  // Its connection ends with the server, and the fastest process after the restart gets the lease.
   survives: { serverRestart: 'no', lossOfServers: 0, failover: 'no' },
 }

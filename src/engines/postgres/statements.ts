@@ -1,7 +1,7 @@
-import { PAGE } from '../sql/table.ts'
-import { DEFAULT_TABLE, tableParts } from '../sql/table-name.ts'
+import { PAGE } from '../shared/sql/steps.ts'
+import { DEFAULT_TABLE, tableParts } from '../shared/sql/table-name.ts'
 
-/** Told by its message, since a statement without a function of its own can raise no error of its own. */
+/** Recognised by its message, since a statement without a function of its own cannot raise an error of its own. */
 export const RACED = 'ringfence: taken meanwhile'
 
 /**
@@ -16,7 +16,7 @@ const PID = 'pg_backend_pid()::text AS pid'
 const NAMES = 'SELECT json_array_elements_text($1::text::json)'
 const UNTIL = (ttl: string): string => `${NOW} + ${ttl}::text::bigint * interval '1 millisecond'`
 
-export interface Statements {
+export interface PostgresStatements {
   readonly create: string
   readonly exists: string
   readonly takeOne: string
@@ -50,9 +50,9 @@ export function postgresSchema(table: string = DEFAULT_TABLE): string {
 ) WITH (fillfactor = 70);`
 }
 
-export function statements(table: string): Statements {
+export function postgresStatements(table: string): PostgresStatements {
   const t = quoted(table)
-  /** A row nobody has: given back, over, or its session has ended (one of $5, a JSON array). */
+  /** A row that nobody has: released, expired, or its session has ended (one of $5, a JSON array). */
   const isFree = `l.owner IS NULL OR l.expires_at <= ${NOW}`
   const isEnded = `l.session::text IN (SELECT json_array_elements_text($5::text::json))`
   const changed = `owner = excluded.owner, session = excluded.session, acquired_at = excluded.acquired_at,
@@ -73,10 +73,12 @@ ON CONFLICT (resource) DO UPDATE SET
 WHERE l.owner = excluded.owner OR ${isFree}
 RETURNING token::text AS token, ${PID}`,
 
-    // A session that has ended has let go of its lock, so that we get it. Its own connection would get it as well.
+    // A session that has ended has let go of its lock, so that we get it. Its own connection would get it as well, and so
+    // would everybody on a replica, which knows no locks of the primary.
     look: `SELECT c.us::text AS clock, l.resource, l.token::text AS token, l.owner, l.session::text AS session,
   ceil(extract(epoch FROM l.expires_at - ${NOW}) * 1000)::bigint::text AS remaining, l.awaited::text AS awaited,
-  CASE WHEN l.session <> coalesce($2::text::bigint, 0) THEN pg_try_advisory_xact_lock_shared(l.session) END::text AS ended
+  CASE WHEN l.session <> coalesce($2::text::bigint, 0) AND NOT pg_is_in_recovery()
+    THEN pg_try_advisory_xact_lock_shared(l.session) END::text AS ended
 FROM (SELECT ${CLOCK_US} AS us) AS c LEFT JOIN ${t} AS l ON l.resource = ANY (ARRAY(${NAMES}))`,
 
     // An upsert sees the newest version of a row and locks it. One row that is not free fails the statement, and all rows
@@ -120,13 +122,13 @@ SELECT DISTINCT lease::text AS lease, ${PID} FROM renewed`,
 UPDATE ${t} AS l SET expires_at = ${UNTIL('$3')}, session = NULL FROM ours
 WHERE l.resource = ours.resource AND ours.live AND (SELECT bool_and(live) FROM ours) RETURNING ${PID}`,
 
-    // Told only where somebody waits: transactions that notify commit one after the other, in the whole cluster.
+    // Notifies only where somebody waits: transactions that notify commit one after the other, in the whole cluster.
     release: `WITH ours AS MATERIALIZED (${ownRows}), freed AS (
   UPDATE ${t} AS l SET owner = NULL, session = NULL, awaited = false, expires_at = ${NOW}
   FROM ours WHERE l.resource = ours.resource RETURNING ours.resource, ours.live, ours.awaited
 )
 SELECT count(*) FILTER (WHERE live)::text AS live, count(*) FILTER (WHERE awaited)::text AS awaited,
-  count(pg_notify($3::text, $4::text || resource)) FILTER (WHERE awaited AND $3::text <> '')::text AS told FROM freed`,
+  count(pg_notify($3::text, $4::text || resource)) FILTER (WHERE awaited AND $3::text <> '')::text AS notified FROM freed`,
 
     handOver: `WITH ours AS MATERIALIZED (${ownRows}), moved AS (
   UPDATE ${t} AS l SET token = greatest(l.token + 1, ${CLOCK_US}), owner = $3::text, session = $5::text::bigint,
@@ -141,7 +143,7 @@ SELECT max(token)::text AS token, ${PID} FROM moved HAVING count(*) > 0`,
   ceil(extract(epoch FROM expires_at - ${NOW}) * 1000)::bigint::text AS remaining,
   floor(extract(epoch FROM ${NOW} - acquired_at) * 1000)::bigint::text AS held
 FROM ${t} AS l WHERE NOT (${isFree}) AND resource > $1::text AND ($2::text IS NULL OR resource = $2::text)
-  AND (session IS NULL OR session = $3::text::bigint OR NOT pg_try_advisory_xact_lock_shared(session))
+  AND (session IS NULL OR session = $3::text::bigint OR pg_is_in_recovery() OR NOT pg_try_advisory_xact_lock_shared(session))
 ORDER BY resource LIMIT ${PAGE}`,
   }
 }

@@ -1,21 +1,24 @@
 import type { Deadlines } from '../../deadlines.ts'
+import { asError } from '../../errors.ts'
+import type { RedisClient } from './client.ts'
+import { noAnswer } from './errors.ts'
 
-export type Answer<T> =
+export type NodeOutcome<T> =
   | { readonly kind: 'answer'; readonly value: T }
   | { readonly kind: 'failed'; readonly cause: Error }
 
 /**
- * Sends something to every node and hears each answer once: `heard` until it says that enough is known, `late` after
- * that. A node that has not answered in time counts as failed, and its answer as late.
+ * Sends a request to every node and passes each answer on once: to `heard` until that returns that enough is known, to `late`
+ * after that. A node that has not answered in time counts as failed, and its answer as late.
  */
-export function ask<N, T>(
+export function ask<N extends { readonly client: RedisClient | undefined }, T>(
   nodes: readonly N[],
   round: {
     readonly deadlines: Deadlines
     readonly timeoutMs: number
     send(node: N, index: number): Promise<T>
-    heard(index: number, answer: Answer<T>): boolean
-    late?(index: number, answer: Answer<T>): void
+    heard(index: number, answer: NodeOutcome<T>): boolean
+    late?(index: number, answer: NodeOutcome<T>): void
   },
 ): Promise<void> {
   return new Promise((resolve) => {
@@ -23,10 +26,11 @@ export function ask<N, T>(
     let open = nodes.length
     let done = false
     const deadline = round.deadlines.start(round.timeoutMs, () => {
-      const cause = new Error(`no answer within ${round.timeoutMs} ms`)
-      for (const index of nodes.keys()) if (!done && !heard[index]) hear(index, { kind: 'failed', cause })
+      for (const [index, { client }] of nodes.entries()) {
+        if (!done && !heard[index]) hear(index, { kind: 'failed', cause: noAnswer(round.timeoutMs, client) })
+      }
     })
-    const hear = (index: number, answer: Answer<T>): void => {
+    const hear = (index: number, answer: NodeOutcome<T>): void => {
       if (done || heard[index] === true) {
         round.late?.(index, answer)
         return
@@ -41,32 +45,8 @@ export function ask<N, T>(
     for (const [index, node] of nodes.entries()) {
       round.send(node, index).then(
         (value) => hear(index, { kind: 'answer', value }),
-        (cause: unknown) =>
-          hear(index, { kind: 'failed', cause: cause instanceof Error ? cause : new Error(String(cause)) }),
+        (cause: unknown) => hear(index, { kind: 'failed', cause: asError(cause) }),
       )
     }
-  })
-}
-
-/** One node's answer, if it comes in time; what comes after that, an answer or a failure, is told to `late`. */
-export function inTime<T>(request: Promise<T>, deadlines: Deadlines, timeoutMs: number, late?: () => void): Promise<T> {
-  return new Promise((resolve, reject) => {
-    let isOpen = true
-    const deadline = deadlines.start(timeoutMs, () => {
-      isOpen = false
-      reject(new Error(`no answer within ${timeoutMs} ms`))
-    })
-    request.then(
-      (value) => {
-        if (!isOpen) return late?.()
-        deadline.cancel()
-        resolve(value)
-      },
-      (cause: unknown) => {
-        if (!isOpen) return late?.()
-        deadline.cancel()
-        reject(cause instanceof Error ? cause : new Error(String(cause)))
-      },
-    )
   })
 }

@@ -1,15 +1,18 @@
 import type { Deadline, Deadlines } from '../../deadlines.ts'
-import type { NodeFailure } from '../../errors.ts'
-import { NotSentError, type Granted, type RedisNode, type Refused } from './node.ts'
+import { asError, type NodeFailure } from '../../errors.ts'
+import { noAnswer, NotSentError } from './errors.ts'
+import type { RedisNode } from './node.ts'
+import type { NodeGrant, NodeRefusal } from './steps.ts'
 import { count, decide, noBallots, quorumOf, type Ballots, type NodeAnswer } from './votes.ts'
 
 export interface ElectionPlan {
   readonly nodes: readonly RedisNode[]
   readonly deadlines: Deadlines
   readonly timeoutMs: number
-  /** Asks the first node alone, and the others only if it votes for us: rivals who do the same meet there, and one wins. */
+  /** Asks the first node alone, and the others only if it votes for us: rivals that do the same meet there, and one wins. */
   readonly inOrder: boolean
-  acquire(node: RedisNode): Promise<Granted | Refused>
+  /** `isWanted`: whether there is still any use in asking the node. */
+  acquire(node: RedisNode, isWanted: () => boolean): Promise<NodeGrant | NodeRefusal>
   confirm(node: RedisNode, token: number): Promise<NodeAnswer>
   /** A grant after the decision, or a failure that may have been one. */
   late(node: number, failed: boolean): void
@@ -17,23 +20,23 @@ export interface ElectionPlan {
   settled(): void
 }
 
-/** How often the number to confirm may rise before the election is given up: each time, a rival has just been granted. */
+/** How often the number to confirm may rise before the election is given up. Each time, a rival was granted just before. */
 const CONFIRM_ROUNDS = 4
 
-const NONE: readonly Refused[] = []
+const NONE: readonly NodeRefusal[] = []
 
-/** One owner's election: asks the nodes, decides as early as it can, and keeps an ear open for the slow ones. */
+/** One owner's election: asks the nodes, decides as early as it can, and reports what slow nodes answer after that. */
 export class Election {
-  refusals: readonly Refused[] = NONE
+  refusals: readonly NodeRefusal[] = NONE
   /** The highest number seen on any node. */
   highestFence = 0
   readonly #plan: ElectionPlan
   readonly #quorum: number
   #failures: Map<number, NodeFailure> | undefined
-  /** The nodes that are ours, as long as all have granted the same number: then there is nothing to decide but how many. */
+  /** The nodes that are ours, while all of them have granted the same number: then only their count decides. */
   readonly #alike: number[] = []
   #fence = 0
-  /** What every node has answered, from the first answer on that is different. */
+  /** What every node has answered; made with the first answer that differs. */
   #ballots: Ballots | undefined
   #resolve!: (token: number | undefined) => void
   #deadline: Deadline | undefined
@@ -69,14 +72,9 @@ export class Election {
     return [...(this.#failures?.values() ?? [])]
   }
 
-  /** From the moment of the decision on: what comes right behind it is late already. */
+  /** True from the moment of the decision: the next answer is late already. */
   get isLost(): boolean {
     return this.#decided && this.#token === undefined
-  }
-
-  /** Nodes that failed for such a reason. */
-  failedBy(reason: new (...args: never[]) => Error): RedisNode[] {
-    return this.#plan.nodes.filter((_node, index) => this.#failures?.get(index)?.cause instanceof reason)
   }
 
   /** Nodes that are ours. */
@@ -84,7 +82,12 @@ export class Election {
     return this.#nodes((_index, { state }) => state === 'ours')
   }
 
-  /** Nodes that may be ours: they failed in a way that tells nothing. Those that are silent yet are heard of as late. */
+  /** How many nodes were ours at some time. */
+  voters(): number {
+    return this.#nodes((_index, { votes }) => votes.length > 0).length
+  }
+
+  /** Nodes that may be ours: they failed in a way that leaves it open. Nodes that have not answered yet are reported as late. */
   doubtful(): number[] {
     return this.#nodes((index, { votes }) => {
       const failure = this.#failures?.get(index)
@@ -103,11 +106,13 @@ export class Election {
     this.#ask(this.#alone)
   }
 
+  readonly #isWanted = (): boolean => !this.isLost
+
   #ask(index: number): void {
-    this.#send(index, this.#plan.acquire(this.#plan.nodes[index]!))
+    this.#send(index, this.#plan.acquire(this.#plan.nodes[index]!, this.#isWanted))
   }
 
-  #send(index: number, request: Promise<NodeAnswer | Refused>): void {
+  #send(index: number, request: Promise<NodeAnswer | NodeRefusal>): void {
     this.#underWay++
     void request.then(
       (answer) => {
@@ -115,7 +120,7 @@ export class Election {
         this.#settle()
       },
       (cause: unknown) => {
-        this.#failed(index, cause instanceof Error ? cause : new Error(String(cause)))
+        this.#failed(index, asError(cause))
         this.#settle()
       },
     )
@@ -125,7 +130,7 @@ export class Election {
     if (--this.#underWay === 0 && this.#decided) this.#plan.settled()
   }
 
-  #answered(index: number, answer: NodeAnswer | Refused): void {
+  #answered(index: number, answer: NodeAnswer | NodeRefusal): void {
     this.#plan.nodes[index]!.suspect = false
     if ('fence' in answer && answer.fence > this.highestFence) this.highestFence = answer.fence
     if (this.#decided || this.#failures?.has(index) === true) {
@@ -138,7 +143,7 @@ export class Election {
       this.#alike.push(index)
       return this.#proceed('granted')
     }
-    // Asked to confirm before it had granted, it said no; now it can be asked again.
+    // It was asked to confirm before it had granted, and said no; now it can be asked again.
     if (answer.kind === 'granted') this.#asked?.delete(index)
     if (answer.kind === 'refused') this.refusals = [...this.refusals, answer]
     this.#count(index, answer.kind === 'refused' ? { kind: 'out' } : answer)
@@ -161,6 +166,12 @@ export class Election {
     this.#count(index, { kind: 'out' })
   }
 
+  #failSilent(index: number): void {
+    const node = this.#plan.nodes[index]!
+    node.suspect = true
+    this.#fail(index, noAnswer(this.#plan.timeoutMs, node.client))
+  }
+
   #count(index: number, answer: NodeAnswer): void {
     this.#ballots = count(this.#ballotsNow(), index, answer)
   }
@@ -173,7 +184,7 @@ export class Election {
   }
 
   /** What an answer leads to: the next node in order, a number to confirm, or the end. */
-  #proceed(kind: (NodeAnswer | Refused)['kind'] | 'failed'): void {
+  #proceed(kind: (NodeAnswer | NodeRefusal)['kind'] | 'failed'): void {
     if (this.#alone !== undefined) {
       this.#alone = undefined
       if (kind === 'refused') return this.#decide(undefined)
@@ -226,24 +237,21 @@ export class Election {
 
   /** The outcome on every node that has not answered is unknown. */
   #timeUp(): void {
-    const cause = new Error(`no answer within ${this.#plan.timeoutMs} ms`)
     if (this.#alone !== undefined) {
-      this.#plan.nodes[this.#alone]!.suspect = true
-      this.#fail(this.#alone, cause)
+      this.#failSilent(this.#alone)
       return this.#proceed('failed')
     }
     for (const [index, { state, votes }] of this.#ballotsNow().entries()) {
       const isAsked = this.#asked?.has(index) === true && !votes.includes(this.#confirming)
       if (state !== 'silent' && !(state === 'ours' && isAsked)) continue
-      this.#plan.nodes[index]!.suspect = true
-      this.#fail(index, cause)
+      this.#failSilent(index)
     }
     const decision = decide(this.#ballotsNow(), this.#confirming)
     this.#decide(decision.kind === 'won' ? decision.token : undefined)
   }
 }
 
-/** A node that is so many answers behind the quickest is frozen or slow: others should not wait for it. */
+/** A node that is this many answers behind the quickest is frozen or slow: the election should not wait for it. */
 const FAR_BEHIND = 8
 
 function suspectsLast(nodes: readonly RedisNode[]): number[] {

@@ -4,22 +4,22 @@ import type { NodeFailure } from '../../errors.ts'
 import { ask } from './ask.ts'
 import { slotOf } from './slot.ts'
 import type { RedisNode } from './node.ts'
-import type { Trail, Trails } from './trails.ts'
+import type { OwnerRequests, OpenRequests } from './cleanup.ts'
 import { quorumOf } from './votes.ts'
 
 interface ExtendPlan {
   readonly deadlines: Deadlines
   readonly timeoutMs: number
-  readonly trails: Trails
+  readonly open: OpenRequests
   failure(failures: readonly NodeFailure[], lease: LeaseRef): Error
   repair(index: number, lease: LeaseRef): void
 }
 
 /**
- * Renews leases on all nodes. A lease is held only if a quorum says so now; it is lost as soon as that has become
- * impossible by answers alone; otherwise it is unknown. On a node that has lost a lease which is held, its key is put
- * back, but that node does not count until an extension was proved by a quorum of the others while it said yes as well:
- * in between a rival may have come and gone there.
+ * Renews leases on all nodes. A lease is held only if a quorum says so now; it is lost as soon as the answers make that
+ * impossible; otherwise it is unknown. Where a node has lost the key of a lease that is held, the key is put back. That node
+ * does not count until a quorum of the others has proved an extension to which it said yes, too: in between a rival may have
+ * held the lock there.
  */
 export async function extendOnQuorum(
   nodes: readonly RedisNode[],
@@ -78,7 +78,7 @@ class Tally {
   readonly #plan: ExtendPlan
   readonly #quorum: number
   readonly #size: number
-  readonly #trail: Trail | undefined
+  readonly #requests: OwnerRequests | undefined
   #proofs = 0
   #denials = 0
   readonly #saidNo: number[] = []
@@ -90,13 +90,13 @@ class Tally {
     this.#plan = plan
     this.#size = size
     this.#quorum = quorumOf(size)
-    if (size > 1) this.#trail = plan.trails.begin(lease.owner)
+    if (size > 1) this.#requests = plan.open.begin(lease.owner)
   }
 
   count(index: number, yes: boolean | undefined): void {
     if (yes === undefined) return
     if (!yes) this.#saidNo.push(index)
-    const repaired = this.#trail?.repaired.has(index) === true
+    const repaired = this.#requests?.repaired.has(index) === true
     if (yes && repaired) this.#recovered.push(index)
     if (yes && !repaired) this.#proofs++
     else this.#denials++
@@ -108,14 +108,14 @@ class Tally {
 
   /** All nodes have answered or failed. */
   finish(): void {
-    const trail = this.#trail
-    if (trail === undefined) return
-    if (this.verdict?.kind === 'held' && !trail.over) {
-      for (const index of this.#recovered) if (!trail.repairing.has(index)) trail.repaired.delete(index)
-      for (const index of this.#saidNo) if (!trail.repairing.has(index)) this.#plan.repair(index, this.lease)
+    const requests = this.#requests
+    if (requests === undefined) return
+    if (this.verdict?.kind === 'held' && !requests.over) {
+      for (const index of this.#recovered) if (!requests.repairing.has(index)) requests.repaired.delete(index)
+      for (const index of this.#saidNo) if (!requests.repairing.has(index)) this.#plan.repair(index, this.lease)
     }
     // A lease that is lost is not necessarily released.
-    if (this.verdict?.kind === 'lost') this.#plan.trails.end(this.lease.owner)
-    this.#plan.trails.done(this.lease.owner, trail)
+    if (this.verdict?.kind === 'lost') this.#plan.open.end(this.lease.owner)
+    this.#plan.open.done(this.lease.owner, requests, this.lease.ttlMs)
   }
 }

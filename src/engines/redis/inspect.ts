@@ -1,117 +1,187 @@
 import type { Deadlines } from '../../deadlines.ts'
 import type { LeaseInfo } from '../../engine.ts'
-import { EngineError } from '../../errors.ts'
-import { ask, inTime } from './ask.ts'
+import { asError, type NodeFailure } from '../../errors.ts'
+import { inTime } from '../shared/in-time.ts'
+import { ask } from './ask.ts'
+import { failureOf, noAnswer } from './errors.ts'
 import { FENCE_PATTERN, resourceOfFence } from './keys.ts'
-import type { Inspected, RedisNode } from './node.ts'
+import type { RedisNode } from './node.ts'
+import type { NodeLease } from './steps.ts'
 import { quorumOf } from './votes.ts'
 
-interface InspectPlan {
+interface InspectQuorumPlan {
   readonly prefix: string
   readonly deadlines: Deadlines
   readonly timeoutMs: number
   readonly resource: string | undefined
+  /** The nodes that may not vote, with the reason: they may have forgotten leases, so their answers prove nothing. */
+  barred(): Promise<readonly NodeFailure[]>
 }
 
-/** How many keys a node looks through at a time: a scan must not hold up the locks, and this takes well below a millisecond. */
+/** How many keys a node scans at a time: that takes well below a millisecond, so that a scan does not hold up the locks. */
 const SCAN_COUNT = 1000
-/** How many leases a node is asked for at a time, for the same reason. Several questions may be under way. */
+/** How many leases a node is asked for at a time, for the same reason. Several requests may be under way. */
 const LEASES_A_TIME = 250
 
-/** Leases that a quorum of nodes agrees on. Every lease has a fence key, so those are what is looked for. */
-export async function* inspectQuorum(nodes: readonly RedisNode[], plan: InspectPlan): AsyncIterable<LeaseInfo> {
+/**
+ * Leases that a quorum of nodes agrees on, or may agree on: a node that does not answer, or may not vote, counts for every
+ * owner, so that no lease that is held is missing. Rejects without a quorum of answers: nothing can be said then. Every lease
+ * has a fence key, so the nodes are scanned for fence keys.
+ */
+export async function* inspectQuorum(nodes: readonly RedisNode[], plan: InspectQuorumPlan): AsyncIterable<LeaseInfo> {
   if (plan.resource !== undefined) {
-    yield* await leasesOf(nodes, [plan.resource], plan)
+    yield* await leasesOf(nodes, [plan.resource], { ...plan, size: nodes.length })
     return
   }
-  // A node may have missed a grant that a quorum holds, so N - q + 1 of them must be looked through to see all.
+  const quorum = quorumOf(nodes.length)
+  const failures: NodeFailure[] = []
+  // All at once, so that several silent nodes take no longer than one.
+  const [barred, ...begun] = await Promise.all([
+    plan.barred(),
+    ...nodes.map((node) => new Scan(node, plan).begin(failures)),
+  ])
+  const scans = begun.filter((scan) => scan !== undefined).filter(({ node }) => !isAmong(barred, node))
+  failures.push(...barred.filter(({ node }) => !failures.some((failure) => failure.node === node)))
+  const answering = scans.map(({ node }) => node)
+  if (answering.length < quorum) throw failureOf(failures, [], { quorum, size: nodes.length })
   const seen = new Set<string>()
-  let looked = 0
-  for (const node of nodes) {
-    if (looked > nodes.length - quorumOf(nodes.length)) return
-    try {
-      for await (const page of fenceKeys(node, plan)) {
-        const fresh = page
-          .map((key) => resourceOfFence(plan.prefix, key))
-          .filter((resource) => resource !== undefined)
-          .filter((resource) => !seen.has(resource))
-        for (const resource of fresh) seen.add(resource)
-        const names = [...new Set(fresh)].sort()
-        const parts = Array.from({ length: Math.ceil(names.length / LEASES_A_TIME) }, (_, index) =>
-          leasesOf(nodes, names.slice(index * LEASES_A_TIME, (index + 1) * LEASES_A_TIME), plan),
-        )
-        yield* (await Promise.all(parts)).flat()
-      }
-      looked++
-    } catch (error) {
-      if (node === nodes.at(-1) && looked <= nodes.length - quorumOf(nodes.length)) {
-        throw new EngineError(`${node.label}: ${String(error)}`, [], { cause: error })
-      }
+  // A node may have missed a grant that a quorum holds, so N - q + 1 of them must be looked through to see all.
+  let missing = nodes.length - quorum + 1
+  for (const scan of scans) {
+    if (missing === 0) return
+    let keys: string[] | undefined
+    while ((keys = await scan.page(failures)) !== undefined) {
+      const fresh = keys
+        .map((key) => resourceOfFence(plan.prefix, key))
+        .filter((resource) => resource !== undefined)
+        .filter((resource) => !seen.has(resource))
+      for (const resource of fresh) seen.add(resource)
+      const names = [...new Set(fresh)].sort()
+      const parts = Array.from({ length: Math.ceil(names.length / LEASES_A_TIME) }, (_, index) =>
+        leasesOf(answering, names.slice(index * LEASES_A_TIME, (index + 1) * LEASES_A_TIME), {
+          ...plan,
+          size: nodes.length,
+          barred: () => Promise.resolve([]),
+        }),
+      )
+      yield* (await Promise.all(parts)).flat()
     }
+    if (scan.isComplete) missing--
+  }
+  if (missing > 0) throw failureOf(failures, [], { quorum, size: nodes.length })
+}
+
+/** Looks through the fence keys of one node, page by page. */
+class Scan {
+  readonly node: RedisNode
+  isComplete = false
+  readonly #pages: AsyncIterator<string[]>
+  #first: string[] | undefined
+
+  constructor(node: RedisNode, plan: InspectQuorumPlan) {
+    this.node = node
+    this.#pages = fenceKeys(node, plan)[Symbol.asyncIterator]()
+  }
+
+  /** Asks for the first page; undefined if the node does not answer. */
+  async begin(failures: NodeFailure[]): Promise<this | undefined> {
+    this.#first = await this.page(failures)
+    return this.#first === undefined ? undefined : this
+  }
+
+  /** Undefined when there are no more, or the node has failed. */
+  async page(failures: NodeFailure[]): Promise<string[] | undefined> {
+    const first = this.#first
+    this.#first = undefined
+    if (first !== undefined) return first
+    try {
+      const { done, value } = await this.#pages.next()
+      if (done !== true) return value
+      this.isComplete = true
+    } catch (error) {
+      failures.push({ node: this.node.label, cause: asError(error) })
+    }
+    return undefined
   }
 }
 
-async function* fenceKeys(node: RedisNode, { deadlines, timeoutMs }: InspectPlan): AsyncIterable<string[]> {
-  for (const master of await inTime(node.client.masters(), deadlines, timeoutMs)) {
+/** At least one page, which may be empty: many keys may lie between two fence keys. */
+async function* fenceKeys(node: RedisNode, { deadlines, timeoutMs }: InspectQuorumPlan): AsyncIterable<string[]> {
+  const silence = (): Error => noAnswer(timeoutMs, node.client)
+  for (const master of await inTime(node.client.masters(), deadlines, timeoutMs, { silence })) {
     let cursor = '0'
     do {
       const command = ['SCAN', cursor, 'MATCH', FENCE_PATTERN, 'COUNT', String(SCAN_COUNT)]
-      const [next, keys] = (await inTime(master.run(command), deadlines, timeoutMs)) as [string, string[]]
+      const [next, keys] = (await inTime(master.run(command), deadlines, timeoutMs, { silence })) as [string, string[]]
       cursor = next
-      if (keys.length > 0) yield keys
+      yield keys
     } while (cursor !== '0')
   }
 }
 
+/** `size`: of the whole quorum, also where some of its nodes are known not to answer. */
 async function leasesOf(
   nodes: readonly RedisNode[],
   resources: readonly string[],
-  plan: InspectPlan,
+  plan: InspectQuorumPlan & { readonly size: number },
 ): Promise<LeaseInfo[]> {
-  const answers: (readonly Inspected[])[] = []
-  const causes: Error[] = []
-  await ask(nodes, {
+  const heard = new Map<RedisNode, readonly NodeLease[]>()
+  const failures: NodeFailure[] = []
+  const asked = ask(nodes, {
     deadlines: plan.deadlines,
     timeoutMs: plan.timeoutMs,
     send: (node) => inspectNode(node, resources),
-    heard: (_index, answer) => {
-      if (answer.kind === 'answer') answers.push(answer.value)
-      else causes.push(answer.cause)
+    heard: (index, answer) => {
+      if (answer.kind === 'answer') heard.set(nodes[index]!, answer.value)
+      else failures.push({ node: nodes[index]!.label, cause: answer.cause })
       return false
     },
   })
-  const quorum = quorumOf(nodes.length)
-  if (answers.length < quorum) {
-    throw new EngineError(`could not ask a quorum of nodes: ${causes[0]?.message}`, resources, { cause: causes[0] })
-  }
+  const [barred] = await Promise.all([plan.barred(), asked])
+  failures.push(...barred.filter(({ node }) => !failures.some((failure) => failure.node === node)))
+  const answers = [...heard].filter(([node]) => !isAmong(barred, node)).map(([, answer]) => answer)
+  const { size } = plan
+  if (answers.length < quorumOf(size)) throw failureOf(failures, resources, { quorum: quorumOf(size), size })
   return resources.flatMap(
     (resource, index) =>
       agreed(
         resource,
         answers.map((answer) => answer[index]!),
-        quorum,
+        size,
       ) ?? [],
   )
 }
 
-async function inspectNode(node: RedisNode, resources: readonly string[]): Promise<readonly Inspected[]> {
+function isAmong(failures: readonly NodeFailure[], { label }: RedisNode): boolean {
+  return failures.some(({ node }) => node === label)
+}
+
+async function inspectNode(node: RedisNode, resources: readonly string[]): Promise<readonly NodeLease[]> {
   if (!node.client.cluster || resources.length === 1) return node.inspect(node.keys(resources))
   // On a Cluster each may be in a slot of its own.
   return (await Promise.all(resources.map((resource) => node.inspect(node.keys([resource]))))).flat()
 }
 
-/** The owner that a quorum of nodes names, the least time left among those that hold the lease up, its highest number. */
-function agreed(resource: string, answers: readonly Inspected[], quorum: number): LeaseInfo | undefined {
+/**
+ * The owner that a quorum of nodes names, or would name if the others had answered; the time after which fewer than a quorum hold
+ * the lease, and its token.
+ */
+function agreed(resource: string, answers: readonly NodeLease[], size: number): LeaseInfo | undefined {
+  const quorum = quorumOf(size)
   const owners = new Set(answers.map(({ owner }) => owner).filter((owner) => owner !== ''))
-  for (const owner of owners) {
-    const votes = answers.filter((answer) => answer.owner === owner)
-    if (votes.length < quorum) continue
-    const times = votes.map(({ remainingMs }) => remainingMs ?? Infinity).sort((a, b) => b - a)
-    const remainingMs = times[quorum - 1]!
-    const fences = votes.map(({ fence }) => fence).sort((a, b) => a - b)
-    // The number that a quorum shares is the token; a node that was ahead may show more.
-    const token = fences.find((fence) => fences.filter((other) => other === fence).length >= quorum) ?? fences[0]!
-    return { resource, owner, token: BigInt(token), remainingMs: remainingMs === Infinity ? undefined : remainingMs }
+  const [votes = []] = [...owners]
+    .map((owner) => answers.filter((answer) => answer.owner === owner))
+    .sort((some, others) => others.length - some.length)
+  if (votes.length === 0 || votes.length + size - answers.length < quorum) return undefined
+  const times = votes.map(({ remainingMs }) => remainingMs ?? Infinity).sort((a, b) => b - a)
+  const remainingMs = times[quorum - 1] ?? times.at(-1)!
+  const fences = votes.map(({ fence }) => fence).sort((a, b) => a - b)
+  // The number that a quorum shares is the token; a node that was ahead may show more.
+  const token = fences.find((fence) => fences.filter((other) => other === fence).length >= quorum) ?? fences[0]!
+  return {
+    resource,
+    owner: votes[0]!.owner,
+    token: BigInt(token),
+    remainingMs: remainingMs === Infinity ? undefined : remainingMs,
   }
-  return undefined
 }

@@ -6,20 +6,34 @@ export interface ResourceKeys {
   readonly lock: string
   /** F: the fencing counter. */
   readonly fence: string
-  /** Where a release is told. */
+  /** Where a release is published. */
   readonly freed: string
 }
 
-const FENCE = 'ringfence:fence:'
-const FREED = 'ringfence:freed:'
+/** The beginning of all keys that the engine keeps for itself. */
+export const OWN_KEYS = 'ringfence:'
+const FENCE = `${OWN_KEYS}fence:`
+const FREED = `${OWN_KEYS}freed:`
 export const FENCE_PATTERN = `${FENCE}*`
-/** Written when a node is let in: one that has it was in use, and its value tells in which of its runs. */
-export const STAMP_KEY = 'ringfence:stamp'
+/** What a node of a quorum knows about its own right to vote: see `stamp.ts`. */
+export const STAMP_KEY = `${OWN_KEYS}stamp`
 
 export function resourceKeys(prefix: string, resource: string): ResourceKeys {
   const lock = prefix + resource
   const tail = slotMate(lock)
   return { lock, fence: FENCE + tail, freed: FREED + tail }
+}
+
+/** The keys of a lease's resources, as the scripts take them. */
+export interface KeySet {
+  /** L and F of each resource, in turn. */
+  readonly pairs: readonly string[]
+  readonly channels: readonly string[]
+}
+
+export function keySet(prefix: string, resources: readonly string[]): KeySet {
+  const all = resources.map((resource) => resourceKeys(prefix, resource))
+  return { pairs: all.flatMap(({ lock, fence }) => [lock, fence]), channels: all.map(({ freed }) => freed) }
 }
 
 /** The resource of a fence key, or undefined if it is of another prefix. */
@@ -30,8 +44,8 @@ export function resourceOfFence(prefix: string, fence: string): string | undefin
 
 /**
  * A name made from the lock key that lands in its hash slot behind any prefix without braces. A plain key becomes a hash
- * tag; one that has a tag keeps it; one with a stray closing brace can't become a tag, so it gets a numbered tag that
- * happens to hash alike. The first character tells the three apart.
+ * tag; one that has a tag keeps it; one with a stray closing brace cannot become a tag, so it gets a numbered tag that
+ * happens to have the same hash. The first character tells the three apart.
  */
 export function slotMate(lock: string): string {
   if (hashTag(lock) !== undefined) return `:${lock}`
@@ -51,10 +65,21 @@ const tags = new Map<number, number>()
 function tagForSlot(slot: number): number {
   for (let tag = tags.size; !tags.has(slot); tag++) {
     const found = slotOf(String(tag))
-    // The smallest number of a slot, always: two processes must come to the same key.
+    // Always the smallest number of a slot: two processes must come to the same key.
     if (!tags.has(found)) tags.set(found, tag)
   }
   return tags.get(slot)!
+}
+
+/** A lock on a counter would make another lock unusable, and one on the stamp would be held forever. */
+export function assertNotOwnKeys(prefix: string, resources: readonly string[]): void {
+  for (const resource of resources) {
+    if (!(prefix + resource).startsWith(OWN_KEYS)) continue
+    throw new RangeError(
+      `resource: expected a name whose key does not begin with '${OWN_KEYS}', where the engine keeps its own, ` +
+        `got '${prefix}${resource}'`,
+    )
+  }
 }
 
 /** On a Cluster one script reaches one node only. */
@@ -66,7 +91,7 @@ export function assertOneSlot(keys: readonly string[], resources: readonly strin
   )
 }
 
-/** The longest beginning that all of them share, or a word of our own. */
+/** The longest beginning that all of them share, or a word of ours. */
 function commonTag(resources: readonly string[]): string {
   const [first = '', ...others] = resources
   let length = 0

@@ -1,11 +1,27 @@
 import type { Clock } from '../../clock.ts'
 import type { LeaseRef, RoundTrip } from '../../engine.ts'
-import { Admission } from './admission.ts'
+import type { Random } from '../../random.ts'
+import { Admission } from './voters/admission.ts'
 import type { RedisClient } from './client.ts'
 import { isNoScript } from './drivers/server-errors.ts'
-import { Flights } from './flights.ts'
-import { resourceKeys, type ResourceKeys } from './keys.ts'
-import { acquireScript, CONFIRM, EXTEND, HAND_OVER, INSPECT, RELEASE, type Script } from './scripts.ts'
+import { NotSentError } from './errors.ts'
+import { RoundTrips } from './round-trips.ts'
+import { keySet, type KeySet } from './keys.ts'
+import { ACQUIRE, type Script } from './scripts.ts'
+import {
+  acquireStep,
+  confirmStep,
+  extendStep,
+  handOverStep,
+  inspectStep,
+  numeric,
+  releaseStep,
+  type NodeGrant,
+  type NodeLease,
+  type NodeRefusal,
+  type NodeRelease,
+  type Step,
+} from './steps.ts'
 import type { NodeAnswer } from './votes.ts'
 
 export interface NodeOptions {
@@ -14,83 +30,80 @@ export interface NodeOptions {
   readonly fenceTtlMs: number
   /** 0 when a node that restarted need not sit out. */
   readonly sitOutMs: number
-  /** Acknowledge a write only when so many replicas have it within so many ms. */
+  readonly random: Random
+  /** How many replicas must acknowledge a write, and within how many milliseconds. */
   readonly replicas: { readonly count: number; readonly withinMs: number }
 }
 
-/** Votes of nodes that refuse tell who is in the way. */
-export interface Refused {
-  readonly kind: 'refused'
-  readonly fence: number
-  readonly holder: string
-  /** Undefined for a lock without an end. */
-  readonly remainingMs: number | undefined
-}
-
-export type Granted = Extract<NodeAnswer, { kind: 'granted' }>
-
-/** The command was not even handed to the driver, so it can't take effect later. */
-export class NotSentError extends Error {
-  constructor(unanswered: number) {
-    super(`has left ${unanswered} commands unanswered: nothing more is sent until it answers`)
-    this.name = 'NotSentError'
-  }
-}
-
-/** Drivers keep what a frozen server has not answered, for ever and in memory. So much of it, for so long, is enough. */
+/**
+ * Drivers keep every command that a frozen server has not answered in memory, forever. This many commands are enough. From
+ * then on one command is sent in this time: a driver may have lost the answers to the others with their connection.
+ */
 const SILENT = { commands: 1000, ms: 2000 }
 
-/** Names of keys kept at hand: a lease needs them at least twice. */
+/** How often in one request a node may be found without the script by which it votes. */
+const MOST_ENTRIES = 3
+
+/** How many resources' key names are kept: a lease needs them at least twice. */
 const MOST_KEYS = 1000
 
-/** One Redis master: the protocol's steps on it, and their answers in words. */
+/** One Redis master: sends the protocol's steps to it, and knows whether it answers. */
 export class RedisNode {
   readonly client: RedisClient
   readonly label: string
   /** Its last command failed: when nodes are asked one by one, it is asked last. */
   suspect = false
-  readonly admission: Admission
+  /** Undefined where every node votes at all times. */
+  readonly admission: Admission | undefined
   readonly #options: NodeOptions
-  readonly #acquire: Script
   readonly #keys = new Map<string, KeySet>()
-  /** Where someone observes. */
-  #flights: Flights | undefined
+  /** Undefined where nobody observes. */
+  #roundTrips: RoundTrips | undefined
   #unanswered = 0
   #answers = 0
   /** When, and after how many answers, this node was last seen to answer at all. */
   #seen = { answers: -1, atMs: 0 }
+  /** When a node that is silent was last sent a command. */
+  #triedMs = -Infinity
   #whenIdle: (() => void) | undefined
 
   constructor(client: RedisClient, label: string, options: NodeOptions) {
     this.client = client
     this.label = label
     this.#options = options
-    this.#acquire = acquireScript(options.sitOutMs)
-    this.admission = new Admission(client, this.#acquire, options.sitOutMs)
+    const { sitOutMs, random } = options
+    this.admission = sitOutMs === 0 ? undefined : new Admission(client, sitOutMs, random)
   }
 
-  acquire(keys: KeySet, owner: string, ttlMs: number, proposal: number): Promise<Granted | Refused> {
-    const args = [owner, String(ttlMs), String(proposal), this.#fenceTtl(ttlMs)]
-    return this.#write(this.#acquire, keys.pairs, args, grantOrRefusal)
+  /** `isWanted` is asked again where the node first had to be let in: that may have taken longer than anyone waits. */
+  acquire(
+    keys: KeySet,
+    owner: string,
+    ttlMs: number,
+    proposal: number,
+    isWanted: () => boolean = () => true,
+  ): Promise<NodeGrant | NodeRefusal> {
+    const fenceTtlMs = this.#fenceTtlMs(ttlMs)
+    const { admission } = this
+    if (admission === undefined) return this.#ask(acquireStep(ACQUIRE, keys, owner, ttlMs, proposal, fenceTtlMs))
+    const step = (script: Script): Step<NodeGrant | NodeRefusal> =>
+      acquireStep(script, keys, owner, ttlMs, proposal, fenceTtlMs)
+    const { script } = admission
+    if (script === undefined) return this.#enter(admission, ttlMs, undefined, step, isWanted)
+    return this.#ask(step(script), () => this.#enter(admission, ttlMs, script, step, isWanted))
   }
 
   handOver(
     keys: KeySet,
     owner: string,
-    next: { owner: string; ttlMs: number },
+    next: { readonly owner: string; readonly ttlMs: number },
     proposal: number,
-  ): Promise<Granted | Refused> {
-    const args = [owner, next.owner, String(next.ttlMs), String(proposal), this.#fenceTtl(next.ttlMs)]
-    return this.#write(HAND_OVER, keys.pairs, args, grantOrRefusal)
+  ): Promise<NodeGrant | NodeRefusal> {
+    return this.#ask(handOverStep(keys, owner, next, proposal, this.#fenceTtlMs(next.ttlMs)))
   }
 
   confirm(keys: KeySet, owner: string, token: number, ttlMs: number): Promise<NodeAnswer> {
-    const args = [owner, String(token), this.#fenceTtl(ttlMs)]
-    return this.#write(CONFIRM, keys.pairs, args, (reply) => {
-      const [kind, fence] = fields(reply, CONFIRM)
-      if (kind === 1) return { kind: 'confirmed', token }
-      return kind === 2 ? { kind: 'higher', fence: numeric(fence, CONFIRM) } : { kind: 'out' }
-    })
+    return this.#ask(confirmStep(keys, owner, token, this.#fenceTtlMs(ttlMs)))
   }
 
   /** For each lease: is it still its owner's here? On a Cluster the leases must share a hash slot. */
@@ -99,44 +112,27 @@ export class RedisNode {
     const longestMs = Math.max(...leases.map(({ ttlMs }) => ttlMs))
     // A counter outlives its last write by fenceTtl; a lease that gets that old has it written again.
     const oldUs = Math.round(this.#options.clock.wallMs() - this.#options.fenceTtlMs / 2) * 1000
-    const args = [this.#fenceTtl(longestMs), String(oldUs)]
-    for (const { resources, owner, ttlMs, token } of leases) {
-      args.push(String(resources.length), owner, String(ttlMs), String(token))
-    }
-    return this.#write(EXTEND, pairs, args, (reply) => {
-      if (!Array.isArray(reply) || reply.length !== leases.length) throw nonsense(reply, EXTEND)
-      return reply.map((ours) => Number(ours) === 1)
-    })
+    return this.#ask(extendStep(leases, pairs, this.#fenceTtlMs(longestMs), oldUs))
   }
 
-  /** `told`: how many clients were listening for it; with `quiet` nobody is told. */
-  release(keys: KeySet, owner: string, token: bigint, quiet = false): Promise<{ ours: boolean; told: number }> {
+  /** With `quiet` no waiter is woken. */
+  release(keys: KeySet, owner: string, token: bigint, quiet = false): Promise<NodeRelease> {
     const publish = quiet ? '' : this.client.cluster ? 'spublish' : 'publish'
-    const args = [owner, String(token), this.#fenceTtl(0), publish, ...keys.channels]
-    return this.#run(RELEASE, keys.pairs, args, (reply) => {
-      const told = numeric(reply, RELEASE)
-      return told >= 0 ? { ours: true, told } : { ours: false, told: -1 - told }
-    })
+    return this.#ask(releaseStep(keys, owner, token, publish, this.#fenceTtlMs(0)))
   }
 
-  inspect(keys: KeySet): Promise<readonly Inspected[]> {
-    return this.#run(INSPECT, keys.pairs, [], (reply) => {
-      if (!Array.isArray(reply)) throw nonsense(reply, INSPECT)
-      return reply.map((row: unknown) => {
-        const [owner, left, fence] = fields(row, INSPECT)
-        return { owner: String(owner), remainingMs: timeLeft(left, INSPECT), fence: numeric(fence, INSPECT) }
-      })
-    })
+  inspect(keys: KeySet): Promise<readonly NodeLease[]> {
+    return this.#ask(inspectStep(keys))
   }
 
   observe(silentAfterMs: number, tell: (event: RoundTrip) => void): void {
-    this.#flights = new Flights(this.label, this.#options.clock, silentAfterMs, tell)
+    this.#roundTrips = new RoundTrips(this.label, this.#options.clock, silentAfterMs, tell)
   }
 
-  /** What is still on its way is told as silent; what a late answer leads to after that is not told of. */
+  /** Commands that are not answered yet are reported as silent; nothing is reported after that. */
   close(): void {
-    this.#flights?.close()
-    this.#flights = undefined
+    this.#roundTrips?.close()
+    this.#roundTrips = undefined
   }
 
   /** Resolves when every command sent has been answered. */
@@ -161,79 +157,85 @@ export class RedisNode {
   }
 
   /** The counter outlives any lease it was raised for. */
-  #fenceTtl(ttlMs: number): string {
-    return String(this.#options.fenceTtlMs + ttlMs)
+  #fenceTtlMs(ttlMs: number): number {
+    return this.#options.fenceTtlMs + ttlMs
   }
 
-  /** A step that must not be lost in a failover, if the user asked for that. */
-  #write<T>(script: Script, keys: readonly string[], args: readonly string[], read: Read<T>): Promise<T> {
-    const { count, withinMs } = this.#options.replicas
-    if (count === 0) return this.#run(script, keys, args, read)
-    const wait = ['WAIT', String(count), String(withinMs)]
-    const send = (command: readonly string[]): Promise<readonly unknown[]> =>
-      this.client.runTogether([command, wait], keys[0]!)
-    return this.#send(script, keys, args, send, ([reply, acknowledged]) => {
-      const answer = read(reply, script)
-      if (wroteNothing(answer) || numeric(acknowledged, script) >= count) return answer
-      throw new Error(`only ${String(acknowledged)} of ${count} replicas acknowledged within ${withinMs} ms`)
-    })
+  /** The way of every step: rejects with `NotSentError` where sending makes no sense. `unknown`: see `#send`. */
+  #ask<T>(step: Step<T>, unknown?: () => Promise<T>): Promise<T> {
+    const unusable = this.client.unusable()
+    if (unusable !== undefined) return Promise.reject(new NotSentError(`its client cannot be used: ${unusable}`, true))
+    if (this.#isSilent()) {
+      const left = `has left ${this.#unanswered} commands unanswered`
+      return Promise.reject(new NotSentError(`${left}: one more is sent every ${SILENT.ms} ms until it answers`))
+    }
+    if (this.#roundTrips === undefined) return this.#send(step, unknown)
+    return this.#roundTrips.follow(step.script.name, () => this.#send(step, unknown))
   }
-
-  #run<T>(script: Script, keys: readonly string[], args: readonly string[], read: Read<T>): Promise<T> {
-    return this.#send(script, keys, args, this.#alone, read)
-  }
-
-  readonly #alone = (command: readonly string[]): Promise<unknown> => this.client.run(command, command[3])
 
   /**
-   * By the script's hash; with its text only where the server does not know it: new, restarted, failed over, or flushed.
-   * Written with callbacks: every lease passes here twice a node, and each `async` in between would cost it.
+   * Sends the script's hash, and its text only where the server does not know it: new, restarted, failed over, or flushed.
+   * `unknown`: what to do then instead. Written with callbacks: every lease passes here twice a node, and each `async` in
+   * between would cost it.
    */
-  #send<R, T>(
-    script: Script,
-    keys: readonly string[],
-    args: readonly string[],
-    send: (command: readonly string[]) => Promise<R>,
-    read: (reply: R, script: Script) => T,
-  ): Promise<T> {
-    if (this.#isSilent()) return Promise.reject(new NotSentError(this.#unanswered))
-    if (this.#flights === undefined) return this.#dispatch(script, keys, args, send, read)
-    return this.#flights.follow(script.name, () => this.#dispatch(script, keys, args, send, read))
-  }
-
-  #dispatch<R, T>(
-    script: Script,
-    keys: readonly string[],
-    args: readonly string[],
-    send: (command: readonly string[]) => Promise<R>,
-    read: (reply: R, script: Script) => T,
-  ): Promise<T> {
-    const command = ['EVALSHA', script.sha, String(keys.length), ...keys, ...args]
+  #send<T>(step: Step<T>, unknown?: () => Promise<T>, withText = false): Promise<T> {
+    const { script, keys, args } = step
+    const command = [
+      withText ? 'EVAL' : 'EVALSHA',
+      withText ? script.text : script.sha,
+      String(keys.length),
+      ...keys,
+      ...args,
+    ]
+    const { count, withinMs } = this.#options.replicas
+    const isWaitedFor = count > 0 && step.wrote !== undefined
     this.#unanswered++
-    return send(command).then(
+    const answer: Promise<unknown> = isWaitedFor
+      ? this.client.runTogether([command, ['WAIT', String(count), String(withinMs)]], keys[0]!)
+      : this.client.run(command, keys[0])
+    return answer.then(
       (reply) => {
         this.#answered()
-        return read(reply, script)
+        return isWaitedFor ? this.#acknowledged(step, reply) : step.read(reply, script)
       },
       (error: unknown) => {
         this.#answered()
-        if (isNoScript(error)) return this.#withText(script, command.slice(2), send, read)
-        throw error
+        if (withText || !isNoScript(error)) throw error
+        return unknown?.() ?? this.#send(step, undefined, true)
       },
     )
   }
 
-  async #withText<R, T>(
-    script: Script,
-    rest: readonly string[],
-    send: (command: readonly string[]) => Promise<R>,
-    read: (reply: R, script: Script) => T,
+  /** A step that must not be lost in a failover counts once enough replicas have it, if the user asked for that. */
+  #acknowledged<T>(step: Step<T>, replies: unknown): T {
+    const [reply, acknowledged] = replies as readonly unknown[]
+    const { count, withinMs } = this.#options.replicas
+    const answer = step.read(reply, step.script)
+    if (step.wrote?.(answer) !== true || numeric(acknowledged, step.script) >= count) return answer
+    const had = acknowledged === 1 ? '1 replica has' : `${String(acknowledged)} replicas have`
+    throw new Error(`${had} acknowledged it within ${withinMs} ms, and ${count} must`)
+  }
+
+  /**
+   * Lets the node in first, and asks it then. Never sends the script's text: where the node does not have the script, it may
+   * not vote.
+   */
+  async #enter<T>(
+    admission: Admission,
+    ttlMs: number,
+    stale: Script | undefined,
+    step: (script: Script) => Step<T>,
+    isWanted: () => boolean,
+    entries = 1,
   ): Promise<T> {
+    if (entries > MOST_ENTRIES) throw new Error('does not vote: its scripts are flushed again and again')
     this.#unanswered++
     try {
-      const mayBeLoaded = script !== this.#acquire || this.#options.sitOutMs === 0
-      if (!mayBeLoaded) await this.admission.load()
-      return read(await send(mayBeLoaded ? ['EVAL', script.text, ...rest] : ['EVALSHA', script.sha, ...rest]), script)
+      const script = await admission.enter(ttlMs, stale)
+      // What it would grant now would be in the way of the next attempt.
+      if (!isWanted()) throw new NotSentError('was let in to vote when the attempt was over')
+      const again = (): Promise<T> => this.#enter(admission, ttlMs, script, step, isWanted, entries + 1)
+      return await this.#ask(step(script), again)
     } finally {
       this.#answered()
     }
@@ -242,8 +244,10 @@ export class RedisNode {
   #isSilent(): boolean {
     if (this.#unanswered < SILENT.commands) return false
     const now = this.#options.clock.monotonicMs()
-    if (this.#answers === this.#seen.answers) return now - this.#seen.atMs > SILENT.ms
-    this.#seen = { answers: this.#answers, atMs: now }
+    if (this.#answers !== this.#seen.answers) this.#seen = { answers: this.#answers, atMs: now }
+    if (now - this.#seen.atMs <= SILENT.ms) return false
+    if (now - this.#triedMs <= SILENT.ms) return true
+    this.#triedMs = now
     return false
   }
 
@@ -251,68 +255,4 @@ export class RedisNode {
     this.#answers++
     if (--this.#unanswered === 0) this.#whenIdle?.()
   }
-}
-
-/** An answer to a step that changed nothing, so that there is nothing for replicas to acknowledge. */
-function wroteNothing(answer: unknown): boolean {
-  if (Array.isArray(answer)) return !answer.includes(true)
-  return (
-    typeof answer === 'object' &&
-    answer !== null &&
-    'kind' in answer &&
-    answer.kind !== 'granted' &&
-    answer.kind !== 'confirmed'
-  )
-}
-
-type Read<T> = (reply: unknown, script: Script) => T
-
-export interface Inspected {
-  /** Empty when nobody holds it. */
-  readonly owner: string
-  readonly remainingMs: number | undefined
-  readonly fence: number
-}
-
-/** The keys of a lease's resources, as the scripts take them. */
-export interface KeySet {
-  /** L and F of each resource, in turn. */
-  readonly pairs: readonly string[]
-  readonly channels: readonly string[]
-}
-
-function keySet(prefix: string, resources: readonly string[]): KeySet {
-  const all: ResourceKeys[] = resources.map((resource) => resourceKeys(prefix, resource))
-  return { pairs: all.flatMap(({ lock, fence }) => [lock, fence]), channels: all.map(({ freed }) => freed) }
-}
-
-function grantOrRefusal(reply: unknown, script: Script): Granted | Refused {
-  if (!Array.isArray(reply)) {
-    const fence = numeric(reply, script)
-    if (fence <= 0) throw nonsense(reply, script)
-    return { kind: 'granted', fence }
-  }
-  const [fence, holder, left] = reply as unknown[]
-  return { kind: 'refused', fence: numeric(fence, script), holder: String(holder), remainingMs: timeLeft(left, script) }
-}
-
-function timeLeft(value: unknown, script: Script): number | undefined {
-  const ms = numeric(value, script)
-  return ms < 0 ? undefined : ms
-}
-
-function fields(reply: unknown, script: Script): readonly unknown[] {
-  if (!Array.isArray(reply) || reply.length === 0) throw nonsense(reply, script)
-  return reply
-}
-
-function numeric(value: unknown, script: Script): number {
-  const number = typeof value === 'string' && value !== '' ? Number(value) : value
-  if (typeof number === 'number' && Number.isSafeInteger(number)) return number
-  throw nonsense(value, script)
-}
-
-function nonsense(reply: unknown, script: Script): Error {
-  const text = JSON.stringify(reply) ?? String(reply)
-  return new Error(`the server answered the ${script.name} script with nonsense: ${text.slice(0, 120)}`)
 }

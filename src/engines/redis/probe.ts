@@ -2,9 +2,9 @@ import type { Clock } from '../../clock.ts'
 import type { NodeState } from '../../engine.ts'
 import type { RedisClient, RedisMaster } from './client.ts'
 import { timeOf } from './doctor/clocks.ts'
-import { messageOf, PATIENCE_MS, within } from './doctor/patient.ts'
+import { messageOf, ANSWER_MS, within } from './doctor/server.ts'
 
-/** The quickest of a few says most: the others have waited somewhere. */
+/** The quickest of these readings says most: the others had to wait somewhere. */
 const READINGS = 3
 
 interface Probed {
@@ -21,23 +21,25 @@ async function probeNode({ client, label }: Probed, clock: Clock): Promise<reado
   try {
     const unusable = client.unusable()
     if (unusable !== undefined) return [silent(label, unusable)]
-    const reply = await within(clock, PATIENCE_MS, () => client.masters())
+    const reply = await within(client, clock, ANSWER_MS, () => client.masters())
     if (reply.kind === 'error') return [silent(label, reply.message)]
     const masters = reply.value as readonly RedisMaster[]
     if (masters.length === 0) return [silent(label, 'its client knows no master')]
-    return await Promise.all(masters.map((master) => probeMaster(client.cluster ? master.label : label, master, clock)))
+    return await Promise.all(
+      masters.map((master) => probeMaster(client, client.cluster ? master.label : label, master, clock)),
+    )
   } catch (error) {
     return [silent(label, messageOf(error))]
   }
 }
 
-async function probeMaster(node: string, master: RedisMaster, clock: Clock): Promise<NodeState> {
+async function probeMaster(client: RedisClient, node: string, master: RedisMaster, clock: Clock): Promise<NodeState> {
   let best: NodeState | undefined
   try {
     for (let index = 0; index < READINGS; index++) {
       const sentWallMs = clock.wallMs()
       const sentMs = clock.monotonicMs()
-      const reply = await within(clock, PATIENCE_MS, () => master.run(['TIME']))
+      const reply = await within(client, clock, ANSWER_MS, () => master.run(['TIME']))
       const roundTripMs = clock.monotonicMs() - sentMs
       if (reply.kind === 'error') return silent(node, reply.message)
       if (best !== undefined && best.roundTripMs! <= roundTripMs) continue

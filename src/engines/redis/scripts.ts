@@ -13,8 +13,8 @@ import { createHash } from 'node:crypto'
  * |          | some F is above t                        | `{2, highest F}`                                           |
  * |          | otherwise                                | `{1, t}`: every F is t                                     |
  * | extend   | for each lease: is every L its owner's?  | 1 (ttl set, F lifted to its token) or 0; never re-creates  |
- * | release  | every L was the owner's                  | how many were told                                         |
- * |          | otherwise                                | -1 less how many were told                                 |
+ * | release  | every L was the owner's                  | how many listeners got the message                         |
+ * |          | otherwise                                | -1 less that number                                        |
  * | handOver | every L is the owner's                   | v for the next owner                                       |
  * |          | otherwise                                | `{'0', who has it or '', -1}`                              |
  */
@@ -33,12 +33,20 @@ const NUMBER = `local function text(n) return string.format('%.0f', n) end
 local function number(key) return tonumber(redis.call('get', key) or 0) end
 `
 
+/** A lock key of another type is unusable: nobody has the lease, and nobody gets it. This is its holder in answers. */
+const READ = `local function read(key)
+  local value = redis.pcall('get', key)
+  if value and value ~= '' and #value == 0 then return '(a key of another type)' end
+  return value
+end
+`
+
 /** A client's clock may be wrong by this much before a node stops following it when it numbers a grant. */
 export const CLAMP_US = 2_000_000
 
 /**
- * v := max(highest F + 1, proposal), with the proposal clamped to this node's clock, so that one client with a mad clock
- * can't push the numbers away.
+ * v := max(highest F + 1, proposal), with the proposal clamped to this node's clock, so that one client whose clock is
+ * far off cannot push the numbers away.
  */
 const GRANT = `local function grant(count, highest, owner, ttl, proposal, fence_ttl)
   local time = redis.call('time')
@@ -95,12 +103,15 @@ end
 return text(grant(#KEYS, highest, owner, ARGV[2], tonumber(p), ARGV[4]))
 `
 
+/** Acquire where every node votes at all times. */
+export const ACQUIRE = script('acquire', ACQUIRE_TEXT)
+
 /**
- * Acquire, for nodes that sit out after a restart: same steps, but a name of its own for each longest ttl, because being
- * loaded is what allows a node to vote (see `admission.ts`).
+ * Acquire, for nodes that sit out after a restart: same steps, but a hash of its own for each epoch, because knowing one that is
+ * loaded is what gives a client the node's vote (see `voters/admission.ts`).
  */
-export function acquireScript(sitOutMs: number): Script {
-  return script('acquire', sitOutMs === 0 ? ACQUIRE_TEXT : `-- up for ${sitOutMs} ms or longer\n${ACQUIRE_TEXT}`)
+export function epochScript(epoch: string): Script {
+  return script('acquire', `-- ${epoch}\n${ACQUIRE_TEXT}`)
 }
 
 /** KEYS: L and F of each resource. ARGV: owner, token, F's ttl. */
@@ -120,7 +131,7 @@ return {1, ARGV[2]}
 /**
  * KEYS: L and F of every resource of every lease. ARGV: F's ttl, below which token F is written again in any case, then of
  * each lease: how many resources, owner, ttl, token.
- * Asks in a way that does not fail: a key that others have spoilt must not cost the rest of the batch their renewal.
+ * Reads in a way that cannot fail: a key that other programs have overwritten must not cost the other leases their renewal.
  */
 export const EXTEND = script(
   'extend',
@@ -150,29 +161,36 @@ return answers
 
 /**
  * KEYS: L and F of each resource. ARGV: owner, token (0 after a failed attempt), F's ttl, 'publish', 'spublish' or nothing, then
- * the channel of each resource, where the owner is told. F is never touched under another owner: it may have voted for the number that is there.
+ * the channel of each resource, on which the owner is published. F never changes under another owner: it may have voted for the
+ * number that is there. Nothing stops the script halfway: every L is deleted first, one of another type is not ours, and a user
+ * that may not publish wakes nobody.
  */
 export const RELEASE = script(
   'release',
   `local t = ARGV[2]
-if #KEYS == 2 and redis.call('get', KEYS[1]) == ARGV[1] then
+if #KEYS == 2 and redis.pcall('get', KEYS[1]) == ARGV[1] then
   redis.call('del', KEYS[1])
   if t ~= '0' then
     local f = tonumber(redis.pcall('get', KEYS[2]))
     if not f or f < tonumber(t) then redis.call('set', KEYS[2], t, 'px', ARGV[3]) end
   end
   if ARGV[4] == '' then return 0 end
-  return redis.call(ARGV[4], ARGV[5], ARGV[1])
+  return tonumber(redis.pcall(ARGV[4], ARGV[5], ARGV[1])) or 0
 end
-${NUMBER}local token = tonumber(ARGV[2])
-local ours, told = true, 0
+local token = tonumber(t)
+local holders, ours, told = {}, true, 0
 for i = 1, #KEYS, 2 do
-  local held = redis.call('get', KEYS[i])
-  if held == ARGV[1] then redis.call('del', KEYS[i]) else ours = false end
-  if token > 0 and (not held or held == ARGV[1]) and number(KEYS[i + 1]) < token then
-    redis.call('set', KEYS[i + 1], ARGV[2], 'px', ARGV[3])
+  holders[i] = redis.pcall('get', KEYS[i])
+  if holders[i] == ARGV[1] then redis.call('del', KEYS[i]) else ours = false end
+end
+for i = 1, #KEYS, 2 do
+  local mine = holders[i] == ARGV[1]
+  if token > 0 and (mine or not holders[i]) and (tonumber(redis.pcall('get', KEYS[i + 1])) or 0) < token then
+    redis.call('set', KEYS[i + 1], t, 'px', ARGV[3])
   end
-  if held == ARGV[1] and ARGV[4] ~= '' then told = math.max(told, redis.call(ARGV[4], ARGV[5 + (i - 1) / 2], ARGV[1])) end
+  if mine and ARGV[4] ~= '' then
+    told = math.max(told, tonumber(redis.pcall(ARGV[4], ARGV[5 + (i - 1) / 2], ARGV[1])) or 0)
+  end
 end
 return ours and told or -1 - told
 `,
@@ -182,12 +200,12 @@ return ours and told or -1 - told
 export const HAND_OVER = script(
   'handOver',
   `local p = ARGV[4]
-if #KEYS == 2 and redis.call('time')[1] == string.sub(p, 1, -7) and redis.call('get', KEYS[1]) == ARGV[1] then
+if #KEYS == 2 and redis.call('time')[1] == string.sub(p, 1, -7) and redis.pcall('get', KEYS[1]) == ARGV[1] then
   redis.call('set', KEYS[1], ARGV[2], 'px', ARGV[3])
 ${raise('ARGV[5]')}end
-${NUMBER}${GRANT}local highest, given = 0, 0
+${NUMBER}${GRANT}${READ}local highest, given = 0, 0
 for i = 1, #KEYS, 2 do
-  local held = redis.call('get', KEYS[i])
+  local held = read(KEYS[i])
   if held == ARGV[2] then given = given + 2 elseif held ~= ARGV[1] then return {'0', held or '', -1} end
   highest = math.max(highest, number(KEYS[i + 1]))
 end
@@ -199,12 +217,13 @@ return text(grant(#KEYS, highest, ARGV[2], ARGV[3], tonumber(p), ARGV[5]))
 `,
 )
 
-/** KEYS: L and F of each resource. Answers owner (or ''), time left (-1 without end), and F of each. */
+/** KEYS: L and F of each resource. Returns owner (or ''), time left (-1 without end), and F of each. */
 export const INSPECT = script(
   'inspect',
-  `local answers = {}
+  `${READ}local answers = {}
 for i = 1, #KEYS, 2 do
-  answers[#answers + 1] = {redis.call('get', KEYS[i]) or '', redis.call('pttl', KEYS[i]), redis.call('get', KEYS[i + 1]) or '0'}
+  local fence = read(KEYS[i + 1])
+  answers[#answers + 1] = {read(KEYS[i]) or '', redis.call('pttl', KEYS[i]), tonumber(fence) and fence or '0'}
 end
 return answers
 `,

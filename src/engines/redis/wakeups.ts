@@ -1,17 +1,18 @@
 import type { Clock, Timer } from '../../clock.ts'
 import type { Watch } from '../../engine.ts'
+import type { Random } from '../../random.ts'
 import type { Subscriber } from './client.ts'
 import type { RedisNode } from './node.ts'
 import { quorumOf } from './votes.ts'
 
-/** A channel stays subscribed a while after its last watcher left: under contention the next one comes at once. */
+/** A channel stays subscribed for a while after its last watcher left: under contention the next one comes at once. */
 const LINGER_MS = 1000
 /** A node that is slow to confirm a subscription is polled instead; waiting longer would cost more than a poll. */
 const ARM_TIMEOUT_MS = 1000
-/** After the first node's message, how long the others' are waited for: an attempt before they are free too is wasted. */
+/** How long to wait for the other nodes' messages after the first: an attempt before they are free, too, is wasted. */
 const GATHER_MS = 2
 
-/** How many releases of our own are remembered, so that we don't wake ourselves by them. */
+/** How many of our own releases are remembered, so that they do not wake ourselves. */
 const MOST_OWN = 256
 
 interface Channel {
@@ -19,20 +20,21 @@ interface Channel {
   /** True when enough nodes have confirmed that no release can go unnoticed. */
   armed: Promise<boolean>
   readonly confirmed: Set<number>
-  /** Nodes that have told of a release since the watchers were last called. */
-  readonly told: Set<number>
-  /** Whose release the watchers were last called for; what slower nodes tell of it is old news. */
+  /** Nodes whose message of a release came since the watchers were last called. */
+  readonly heard: Set<number>
+  /** The owner whose release the watchers were last called for; messages of slower nodes about it are ignored. */
   called: string
-  /** No longer wanted: a subscription that is confirmed after this is ended. */
+  /** No longer wanted: a subscription that is confirmed after this is ended again. */
   gone: boolean
   gathering: Timer | undefined
   lingering: Timer | undefined
 }
 
-/** Pub/sub over the nodes: releases are published on each, and a watcher is called when a quorum of them has told. */
-export class Wakeups {
+/** Pub/sub over the nodes: a release is published on each, and watchers are called when a quorum of messages has come. */
+export class RedisWakeups {
   readonly #nodes: readonly RedisNode[]
   readonly #clock: Clock
+  readonly #random: Random
   readonly #quorum: number
   readonly #channels = new Map<string, Channel>()
   /** Owners of leases that were released here. */
@@ -40,9 +42,10 @@ export class Wakeups {
   #subscribers: (Subscriber | undefined)[] | undefined
   #closed = false
 
-  constructor(nodes: readonly RedisNode[], clock: Clock) {
+  constructor(nodes: readonly RedisNode[], clock: Clock, random: Random) {
     this.#nodes = nodes
     this.#clock = clock
+    this.#random = random
     this.#quorum = quorumOf(nodes.length)
   }
 
@@ -68,7 +71,7 @@ export class Wakeups {
     return names.some((name) => this.#channels.get(name)?.confirmed.has(index) === true) ? 1 : 0
   }
 
-  /** We are about to release this owner's lease; those who wait here are told by ourselves. */
+  /** We are about to release this owner's lease; the waiters of this process are woken without a message. */
   releasing(owner: string): void {
     if (this.#channels.size === 0) return
     this.#own.add(owner)
@@ -93,7 +96,7 @@ export class Wakeups {
       watchers: new Set(),
       armed: Promise.resolve(false),
       confirmed: new Set(),
-      told: new Set(),
+      heard: new Set(),
       called: '',
       gone: false,
       gathering: undefined,
@@ -108,7 +111,7 @@ export class Wakeups {
     return channel
   }
 
-  /** Whoever releases a lease reaches a quorum of nodes; so do we, and the two have one in common. */
+  /** A release reaches a quorum of nodes, and our subscriptions a quorum, too: the two have a node in common. */
   #arm(name: string, channel: Channel): Promise<boolean> {
     const subscribers = this.#open()
     const { confirmed } = channel
@@ -127,7 +130,7 @@ export class Wakeups {
           continue
         }
         subscriber
-          .subscribe(name, (owner) => this.#told(name, index, owner))
+          .subscribe(name, (owner) => this.#heard(name, index, owner))
           .then(
             () => {
               if (channel.gone) this.#end(name, index)
@@ -140,23 +143,28 @@ export class Wakeups {
     })
   }
 
+  /**
+   * Not shared with other engines on the same client: PUBLISH returns the number of connections, from which a release
+   * concludes whether another process waits.
+   */
   #open(): (Subscriber | undefined)[] {
     this.#subscribers ??= this.#nodes.map((node) => {
-      const subscriber = node.client.subscriber()
-      subscriber?.onGap(() => {
-        // What was told meanwhile is gone, so anything may be free.
-        for (const channel of this.#channels.values()) this.#call(channel)
+      const subscriber = node.client.subscriber(this.#clock, this.#random)
+      subscriber?.onGap((name) => {
+        // Messages in between are gone, so the resource may be free.
+        const channel = this.#channels.get(name)
+        if (channel !== undefined) this.#call(channel)
       })
       return subscriber
     })
     return this.#subscribers
   }
 
-  #told(name: string, index: number, owner: string): void {
+  #heard(name: string, index: number, owner: string): void {
     const channel = this.#channels.get(name)
     if (channel === undefined || owner === channel.called || this.#own.has(owner)) return
-    channel.told.add(index)
-    if (channel.told.size >= this.#quorum) {
+    channel.heard.add(index)
+    if (channel.heard.size >= this.#quorum) {
       channel.called = owner
       return this.#call(channel)
     }
@@ -166,7 +174,7 @@ export class Wakeups {
   #call(channel: Channel): void {
     channel.gathering?.cancel()
     channel.gathering = undefined
-    channel.told.clear()
+    channel.heard.clear()
     for (const freed of channel.watchers) freed()
   }
 
@@ -188,7 +196,7 @@ export class Wakeups {
   }
 
   #end(name: string, index: number): void {
-    // A subscription that can't be ended ends with its connection.
+    // A subscription that cannot be ended ends with its connection.
     this.#subscribers?.[index]?.unsubscribe(name).catch(() => undefined)
   }
 }

@@ -1,31 +1,35 @@
 import type { LeaseRequest, Refusal } from '../../engine.ts'
-import { CODE, isCode } from './driver.ts'
-import type { Entry, Folder } from './line.ts'
-import type { Seat } from './seat.ts'
-import { leftInTheWay } from './left.ts'
+import { CODE, isCode } from './errors.ts'
+import { leftLeaseInTheWay } from './left-leases.ts'
+import type { SessionScope } from './session-scope.ts'
+import type { QueueEntry, ResourceFolder } from './steps.ts'
 
-export interface Won {
+export interface WonAttempt {
   readonly kind: 'won'
-  readonly entry: Entry
-  /** Others stand behind us. */
+  readonly entry: QueueEntry
+  /** Others wait behind us. */
   readonly crowded: boolean
 }
 
-/** One attempt, without standing in line. When it rejects, our nodes may be there. */
-export async function attempt(seat: Seat, request: LeaseRequest, withinMs: number): Promise<Won | Refusal> {
-  const { line, nodes } = seat
+/** One attempt, without a place in the queue. When it rejects, our znodes may exist. */
+export async function attempt(
+  scope: SessionScope,
+  request: LeaseRequest,
+  withinMs: number,
+): Promise<WonAttempt | Refusal> {
+  const { steps, znodes } = scope
   const { resources, owner, ttlMs } = request
-  const alone = await line.enterAlone(request, withinMs).catch(async (error: unknown) => {
+  const alone = await steps.enterAlone(request, withinMs).catch(async (error: unknown) => {
     if (!isCode(error, CODE.noNode)) throw error
-    await seat.prepareAgain(withinMs)
-    return line.enterAlone(request, withinMs)
+    await scope.prepareAgain(withinMs)
+    return steps.enterAlone(request, withinMs)
   })
   if (alone !== undefined) return { kind: 'won', entry: alone, crowded: false }
-  const refused = await refusal(seat, resources, await line.look(resources, withinMs), withinMs)
+  const refused = await refusal(scope, resources, await steps.look(resources, withinMs), withinMs)
   if (refused !== undefined) return refused
-  // Folders without anyone in them: someone died there, or is just leaving.
-  const entry = await line.enter(request, withinMs)
-  const folders = await line.look(resources, withinMs)
+  // The folders are empty: an owner died there, or is just leaving.
+  const entry = await steps.enter(request, withinMs)
+  const folders = await steps.look(resources, withinMs)
   const others = folders.map((folder) => ({
     ...folder,
     places: folder.places.slice(
@@ -33,34 +37,34 @@ export async function attempt(seat: Seat, request: LeaseRequest, withinMs: numbe
       folder.places.findIndex((place) => place.owner === owner),
     ),
   }))
-  const before = await refusal(seat, resources, others, withinMs)
+  const before = await refusal(scope, resources, others, withinMs)
   if (before !== undefined) {
-    await line.remove(resources, entry.paths, withinMs, true)
+    await steps.remove(resources, entry.paths, withinMs, true)
     return before
   }
-  await nodes.write(
+  await znodes.write(
     entry.paths.map((path) => [path, { ttlMs, heldMs: 0 }]),
     withinMs,
   )
   return { kind: 'won', entry, crowded: folders.some(({ places }) => places.length > 1) }
 }
 
-/** Who is in the way, and for how long at most if nobody renews that. Undefined if nobody is. */
+/** Who is in the way, and for how long at most unless that lease is renewed. Returns undefined if nobody is. */
 async function refusal(
-  seat: Seat,
+  scope: SessionScope,
   resources: readonly string[],
-  folders: readonly Folder[],
+  folders: readonly ResourceFolder[],
   withinMs: number,
 ): Promise<Refusal | undefined> {
-  const { line, nodes } = seat
+  const { steps, znodes } = scope
   const first = folders.findIndex(({ places }) => places.length > 0)
   if (first < 0) {
-    const left = await leftInTheWay(seat, resources, folders, withinMs)
+    const left = await leftLeaseInTheWay(scope, resources, folders, withinMs)
     return left && { kind: 'refused', reason: 'held', holder: left.owner, remainingMs: left.ms }
   }
   const { name, owner: holder } = folders[first]!.places[0]!
-  const found = await nodes.read(`${line.folder(resources[first]!)}/${name}`, withinMs)
-  if (found?.note === undefined) return { kind: 'refused', reason: 'held', holder }
-  // Its time may be up and its node still there: its process is dead, and its session not yet.
-  return { kind: 'refused', reason: 'held', holder, remainingMs: Math.max(found.note.ttlMs - found.ageMs, 1) }
+  const found = await znodes.read(`${steps.folder(resources[first]!)}/${name}`, withinMs)
+  if (found?.data === undefined) return { kind: 'refused', reason: 'held', holder }
+  // Its time may be up while its znode still exists: its process is dead, and its session has not ended yet.
+  return { kind: 'refused', reason: 'held', holder, remainingMs: Math.max(found.data.ttlMs - found.ageMs, 1) }
 }

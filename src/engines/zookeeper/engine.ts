@@ -15,46 +15,48 @@ import type {
   Release,
 } from '../../engine.ts'
 import { EngineError } from '../../errors.ts'
+import { driftOrThrow } from '../shared/limits.ts'
 import { attempt } from './attempt.ts'
-import { checkZookeeper } from './doctor.ts'
-import { CODE, isCode, type Acl, type Client } from './driver.ts'
-import { failed } from './failed.ts'
-import { Holdings } from './holdings.ts'
+import type { ZookeeperAcl, ZookeeperClient } from './client.ts'
+import { checkZookeeper } from './doctor/index.ts'
+import { CODE, isCode, zookeeperFailure } from './errors.ts'
+import { ZookeeperHoldings } from './holdings.ts'
 import { inspectFolders } from './inspect.ts'
-import type { Entry } from './line.ts'
-import { Seat } from './seat.ts'
-import { standInLine } from './waiting.ts'
+import { waitInQueue } from './queue.ts'
+import { SessionScope } from './session-scope.ts'
+import type { QueueEntry } from './steps.ts'
 
-export interface EngineOptions {
-  readonly newClient: () => Client
+export interface ZookeeperPlan {
+  readonly newClient: () => ZookeeperClient
   /** `host:port` of each server. */
   readonly servers: readonly string[]
   readonly chroot: string
   readonly root: string
-  readonly acl: readonly Acl[]
+  readonly acl: readonly ZookeeperAcl[]
   readonly maxTtlMs: number
-  readonly requestTimeoutMs: number | undefined
+  /** How long a server may take to answer a request about a lease of this ttl. */
+  readonly withinMs: (ttlMs: number) => number
   readonly clock: Clock
 }
 
 /**
- * A session lasts twice the longest ttl. When a lease is proved, the leader has heard of us within the last five
- * twelfths of a session (a sixth between two signs of life, a quarter until they surely reach it, see `Touches`), so
- * that more than half of it is left.
+ * A session lasts twice the longest ttl. When a lease is proved, the leader has heard of us within the last five twelfths of
+ * a session: a sixth between two heartbeats, and a quarter until they surely reach it (see `Touches`). So more than half of
+ * the session is left.
  */
 export const SESSION_PER_TTL = 2
 
 const GUARANTEES: Guarantees = {
   exclusion: 'clocks within the drift allowance',
   clock: 'the leader of the servers',
-  token: "the number of the transaction that made the lease's nodes (czxid)",
+  token: "the number of the transaction that made the lease's znodes (czxid)",
   survives: { serverRestart: 'yes', lossOfServers: 'a minority', failover: 'yes' },
   order: 'first come, first served by process',
 }
 
-interface Ready {
-  readonly seat: Seat
-  readonly holdings: Holdings
+interface ReadySession {
+  readonly scope: SessionScope
+  readonly holdings: ZookeeperHoldings
 }
 
 export class ZookeeperEngine implements Engine {
@@ -62,23 +64,23 @@ export class ZookeeperEngine implements Engine {
   readonly identity: string
   readonly guarantees = GUARANTEES
   readonly limits: EngineLimits
-  readonly #options: EngineOptions
+  readonly #plan: ZookeeperPlan
   readonly #clock: Clock
   readonly #deadlines: Deadlines
-  #seat: Seat | undefined
-  /** Of the seat: leases end with their session. */
-  #holdings: Holdings | undefined
+  #scope: SessionScope | undefined
+  /** They belong to the scope: leases end with their session. */
+  #holdings: ZookeeperHoldings | undefined
   #closed = false
 
-  constructor(options: EngineOptions) {
-    this.#options = options
-    this.#clock = options.clock
-    this.#deadlines = new Deadlines(options.clock)
-    this.identity = `zookeeper:${options.chroot}${options.root}`
+  constructor(plan: ZookeeperPlan) {
+    this.#plan = plan
+    this.#clock = plan.clock
+    this.#deadlines = new Deadlines(plan.clock)
+    this.identity = `zookeeper:${plan.chroot}${plan.root}`
     this.limits = {
-      maxTtlMs: options.maxTtlMs,
+      maxTtlMs: plan.maxTtlMs,
       longer: 'zookeeper(driver, servers, { maxTtl }) allows for more',
-      driftMs: (ttlMs) => Math.ceil(ttlMs * 0.01) + 2,
+      driftMs: driftOrThrow(),
     }
   }
 
@@ -89,17 +91,17 @@ export class ZookeeperEngine implements Engine {
       const [answer] = await this.extend([{ ...request, token: known.token }])
       if (answer?.kind === 'held') return { kind: 'granted', token: known.token }
     }
-    const withinMs = this.#withinMs(ttlMs)
-    const { seat, holdings } = await this.#readyFor(request, withinMs)
+    const withinMs = this.#plan.withinMs(ttlMs)
+    const { scope, holdings } = await this.#readyFor(request, withinMs)
     const sent = instant(this.#clock)
     try {
-      const outcome = await attempt(seat, request, withinMs)
+      const outcome = await attempt(scope, request, withinMs)
       if (outcome.kind === 'refused') return outcome
       holdings.add(request, outcome.entry, sent, outcome.crowded)
       return { kind: 'granted', token: outcome.entry.token }
     } catch (error) {
-      seat.remains.add(owner, resources)
-      throw failed(error, resources)
+      scope.cleanup.add(owner, resources)
+      throw zookeeperFailure(error, resources)
     }
   }
 
@@ -108,132 +110,137 @@ export class ZookeeperEngine implements Engine {
   }
 
   async release({ resources, owner, ttlMs }: LeaseRef): Promise<Release> {
-    const withinMs = this.#withinMs(ttlMs)
+    const withinMs = this.#plan.withinMs(ttlMs)
     const holding = this.#holdings?.get(owner)
     if (holding !== undefined) this.#holdings?.forget(holding)
-    const before = this.#seat
+    const before = this.#scope
     try {
-      const { line } = (await this.#ready(resources, withinMs)).seat
+      const { steps } = (await this.#ready(resources, withinMs)).scope
       const ours =
         holding === undefined
-          ? await line.removeOwner(resources, owner, withinMs)
-          : await line.remove(holding.resources, holding.paths, withinMs, holding.crowded)
-      // Whoever waits is next by the servers' own order, so nobody here has to stand back for others.
+          ? await steps.removeOwner(resources, owner, withinMs)
+          : await steps.remove(holding.resources, holding.paths, withinMs, holding.crowded)
+      // The servers' own queue decides who is next, so this process need not hold back.
       return { ours, awaited: 0 }
     } catch (error) {
-      before?.remains.add(owner, holding?.resources ?? resources)
-      throw failed(error, resources)
+      before?.cleanup.add(owner, holding?.resources ?? resources)
+      throw zookeeperFailure(error, resources)
     }
   }
 
   async leave({ resources, owner, token, ttlMs }: LeaseRef): Promise<Extension> {
-    const [seat, holdings] = [this.#seat, this.#holdings]
+    const [scope, holdings] = [this.#scope, this.#holdings]
     const holding = holdings?.get(owner)
-    if (seat === undefined || holding?.token !== token) return { kind: 'lost' }
+    if (scope === undefined || holding?.token !== token) return { kind: 'lost' }
     try {
-      await seat.line.leave(holding, ttlMs, this.#withinMs(ttlMs))
+      await scope.steps.leave(holding, ttlMs, this.#plan.withinMs(ttlMs))
     } catch (error) {
       if (isCode(error, CODE.noNode)) return { kind: 'lost' }
-      // Perhaps it was done. If not, our nodes are there still and go when the ttl is over that they have.
-      return { kind: 'unknown', cause: failed(error, resources) }
+      // Perhaps it was done. If not, our znodes still exist, and go when their ttl is over.
+      return { kind: 'unknown', cause: zookeeperFailure(error, resources) }
     }
     holdings?.forget(holding)
-    // If we are there by then. If not, whoever next comes for one of the resources removes what is over.
-    this.#deadlines.start(ttlMs, () => seat.remains.add(owner, holding.resources))
+    // Removes it if this process still runs by then. If not, the next attempt at one of the resources does.
+    this.#deadlines.start(ttlMs, () => scope.cleanup.add(owner, holding.resources))
     return { kind: 'held' }
   }
 
   async enqueue(request: LeaseRequest, signal: AbortSignal): Promise<QueuedGrant> {
     const { resources, ttlMs } = request
-    const withinMs = this.#withinMs(ttlMs)
-    const { seat, holdings } = await this.#readyFor(request, withinMs)
-    let entered: Entry | undefined
+    const withinMs = this.#plan.withinMs(ttlMs)
+    const { scope, holdings } = await this.#readyFor(request, withinMs)
+    let entered: QueueEntry | undefined
     try {
       const wait = { signal, withinMs, clock: this.#clock }
-      const { entry, since, crowded } = await standInLine(seat, request, wait, (entry) => (entered = entry))
+      const { entry, since, crowded } = await waitInQueue(scope, request, wait, (entry) => (entered = entry))
       holdings.add(request, entry, since, crowded)
       return { kind: 'granted', token: entry.token, since }
     } catch (error) {
-      await this.#withdraw(seat, request, entered, withinMs)
+      await this.#withdraw(scope, request, entered, withinMs)
       signal.throwIfAborted()
-      throw failed(error, resources)
+      throw zookeeperFailure(error, resources)
     }
   }
 
   async *inspect(resource?: string): AsyncIterable<LeaseInfo> {
     const resources = resource === undefined ? [] : [resource]
-    const withinMs = this.#withinMs(this.#options.maxTtlMs)
-    const { seat } = await this.#ready(resources, withinMs)
+    const withinMs = this.#plan.withinMs(this.#plan.maxTtlMs)
+    const { scope } = await this.#ready(resources, withinMs)
     try {
-      yield* inspectFolders(seat, resource, withinMs)
+      yield* inspectFolders(scope, resource, withinMs)
     } catch (error) {
-      throw failed(error, resources)
+      throw zookeeperFailure(error, resources)
     }
   }
 
   async check(ttlMs: number): Promise<readonly Finding[]> {
-    const withinMs = this.#withinMs(this.#options.maxTtlMs)
-    const plan = { ...this.#options, ttlMs, withinMs }
+    const withinMs = this.#plan.withinMs(this.#plan.maxTtlMs)
+    const plan = { ...this.#plan, ttlMs, withinMs }
     try {
-      const { seat } = await this.#ready([], withinMs)
-      await seat.session.ready(withinMs)
-      return await checkZookeeper(seat, plan)
+      const { scope } = await this.#ready([], withinMs)
+      await scope.session.ready(withinMs)
+      return await checkZookeeper(scope, plan)
     } catch (error) {
-      return checkZookeeper(failed(error, []), plan)
+      return checkZookeeper(zookeeperFailure(error, []), plan)
     }
   }
 
   async init(): Promise<readonly string[]> {
-    const withinMs = this.#withinMs(this.#options.maxTtlMs)
-    const { seat } = await this.#ready([], withinMs)
+    const withinMs = this.#plan.withinMs(this.#plan.maxTtlMs)
+    const { scope } = await this.#ready([], withinMs)
     try {
-      const made = await seat.ready(withinMs)
-      const swept = await seat.line.sweep(await seat.line.folders(withinMs), withinMs)
+      const made = await scope.ready(withinMs)
+      const swept = await scope.steps.sweep(await scope.steps.folders(withinMs), withinMs)
       return [
         ...made.map((path) => `made ${path}`),
-        ...swept.map((path) => `removed ${path}, left behind empty by a process that died`),
+        ...swept.map((path) => `removed ${path}, which a process that died had left empty`),
       ]
     } catch (error) {
-      throw failed(error, [])
+      throw zookeeperFailure(error, [])
     }
   }
 
   async close(): Promise<void> {
     this.#closed = true
     this.#holdings?.clear()
-    await this.#seat?.session.close()
+    await this.#scope?.session.close()
     this.#deadlines.close()
   }
 
-  async #withdraw(seat: Seat, request: LeaseRequest, entered: Entry | undefined, withinMs: number): Promise<void> {
+  async #withdraw(
+    scope: SessionScope,
+    request: LeaseRequest,
+    entered: QueueEntry | undefined,
+    withinMs: number,
+  ): Promise<void> {
     const { resources, owner } = request
     try {
-      if (entered === undefined) throw new Error('it is not known whether there are nodes, and which')
-      await seat.line.remove(resources, entered.paths, withinMs, true)
+      if (entered === undefined) throw new Error('it is not known whether there are znodes, and which')
+      await scope.steps.remove(resources, entered.paths, withinMs, true)
     } catch {
-      seat.remains.add(owner, resources)
+      scope.cleanup.add(owner, resources)
     }
   }
 
-  /** The current session, or a new one if the last is over. */
-  async #ready(resources: readonly string[], withinMs: number): Promise<Ready> {
+  /** Returns the current session, or a new one if the last has ended. */
+  async #ready(resources: readonly string[], withinMs: number): Promise<ReadySession> {
     if (this.#closed) throw new EngineError('zookeeper: this engine is closed', resources, { transient: false })
-    const current = this.#seat?.session.over === undefined ? this.#seat : undefined
-    const seat = current ?? this.#newSeat()
+    const current = this.#scope?.session.over === undefined ? this.#scope : undefined
+    const scope = current ?? this.#newScope()
     const holdings = this.#holdings!
     try {
-      await seat.ready(withinMs)
+      await scope.ready(withinMs)
     } catch (error) {
-      throw failed(error, resources)
+      throw zookeeperFailure(error, resources)
     }
-    return { seat, holdings }
+    return { scope, holdings }
   }
 
-  async #readyFor({ resources, owner, ttlMs }: LeaseRequest, withinMs: number): Promise<Ready> {
+  async #readyFor({ resources, owner, ttlMs }: LeaseRequest, withinMs: number): Promise<ReadySession> {
     const ready = await this.#ready(resources, withinMs)
-    const { session, remains } = ready.seat
-    if (remains.has(owner))
-      throw failed(new Error('an earlier attempt of the same owner is still being undone'), resources)
+    const { session, cleanup } = ready.scope
+    if (cleanup.has(owner))
+      throw zookeeperFailure(new Error('an earlier attempt of the same owner is still being undone'), resources)
     const mostMs = Math.floor(session.timeoutMs / SESSION_PER_TTL)
     if (ttlMs <= mostMs) return ready
     throw new RangeError(
@@ -242,26 +249,25 @@ export class ZookeeperEngine implements Engine {
     )
   }
 
-  #newSeat(): Seat {
-    const { newClient, maxTtlMs } = this.#options
+  #newScope(): SessionScope {
+    const { newClient, maxTtlMs, withinMs } = this.#plan
     const deadlines = this.#deadlines
-    const seat = new Seat(newClient(), {
-      ...this.#options,
+    const scope = new SessionScope(newClient(), {
+      ...this.#plan,
       sessionMs: SESSION_PER_TTL * maxTtlMs,
-      withinMs: this.#withinMs(maxTtlMs),
+      withinMs: withinMs(maxTtlMs),
       deadlines,
     })
-    const holdings = new Holdings(seat, { clock: this.#clock, deadlines, withinMs: (ttlMs) => this.#withinMs(ttlMs) })
-    seat.session.onReconnected(() => {
-      if (seat.session.over !== undefined) holdings.clear()
+    const holdings = new ZookeeperHoldings(scope, {
+      clock: this.#clock,
+      deadlines,
+      withinMs,
     })
-    this.#seat = seat
+    scope.session.onReconnected(() => {
+      if (scope.session.over !== undefined) holdings.clear()
+    })
+    this.#scope = scope
     this.#holdings = holdings
-    return seat
-  }
-
-  /** A quarter of the ttl: a renewal is due after a third, so one can fail and the next still be made in time. */
-  #withinMs(ttlMs: number): number {
-    return this.#options.requestTimeoutMs ?? Math.min(Math.max(ttlMs / 4, 100), 2500)
+    return scope
   }
 }

@@ -1,58 +1,61 @@
 import { elapsedMs, instant, type Clock, type Instant } from '../../clock.ts'
 import type { Deadline, Deadlines } from '../../deadlines.ts'
 import type { Extension, LeaseRef, LeaseRequest } from '../../engine.ts'
-import { CODE, isCode } from './driver.ts'
-import { failed } from './failed.ts'
-import type { Entry } from './line.ts'
-import type { Seat } from './seat.ts'
+import { batches } from '../shared/together.ts'
+import { CODE, isCode, zookeeperFailure } from './errors.ts'
+import type { SessionScope } from './session-scope.ts'
+import type { QueueEntry } from './steps.ts'
 
 /** A lease of ours. */
-export interface Holding extends Entry {
+export interface ZookeeperHolding extends QueueEntry {
   readonly resources: readonly string[]
   readonly owner: string
   readonly since: Instant
-  /** Others stood behind us when it became ours. */
+  /** Others waited behind us when it became ours. */
   readonly crowded: boolean
 }
 
-interface Claim {
+interface RenewalClaim {
   readonly index: number
-  readonly holding: Holding
+  readonly holding: ZookeeperHolding
   readonly ttlMs: number
 }
 
-/** What one transaction carries at most: a server takes a megabyte by default. */
+/** One transaction carries at most this much: a server takes a megabyte by default. */
 const BATCH_BYTES = 200_000
-/** Of each node: the note, and what the protocol adds. */
-const NODE_BYTES = 100
+/** For each znode: its data, and what the protocol adds. */
+const ZNODE_BYTES = 100
 
 const SILENT =
-  'this process was silent for so long that the leader may not have heard of its session lately; to be proved again'
+  'this process was silent for too long: the leader may not have heard of its session lately, so the lease has to be proved again'
 
 /** The leases of one session. */
-export class Holdings {
-  readonly #seat: Seat
+export class ZookeeperHoldings {
+  readonly #scope: SessionScope
   readonly #clock: Clock
   readonly #deadlines: Deadlines
   readonly #withinMs: (ttlMs: number) => number
-  readonly #holdings = new Map<string, Holding>()
-  readonly #ends = new Map<Holding, Deadline>()
+  readonly #holdings = new Map<string, ZookeeperHolding>()
+  readonly #ends = new Map<ZookeeperHolding, Deadline>()
 
-  constructor(seat: Seat, options: { clock: Clock; deadlines: Deadlines; withinMs: (ttlMs: number) => number }) {
-    this.#seat = seat
+  constructor(
+    scope: SessionScope,
+    options: { clock: Clock; deadlines: Deadlines; withinMs: (ttlMs: number) => number },
+  ) {
+    this.#scope = scope
     this.#clock = options.clock
     this.#deadlines = options.deadlines
     this.#withinMs = options.withinMs
   }
 
-  get(owner: string): Holding | undefined {
+  get(owner: string): ZookeeperHolding | undefined {
     return this.#holdings.get(owner)
   }
 
-  /** From here on it is ours, and ends with its ttl unless it is extended. Throws if the session may not last so long. */
-  add(request: LeaseRequest, { paths, token }: Entry, since: Instant, crowded: boolean): void {
+  /** From here on the lease is ours, and ends with its ttl unless it is extended. Throws if the session may end before. */
+  add(request: LeaseRequest, { paths, token }: QueueEntry, since: Instant, crowded: boolean): void {
     const { resources, owner, ttlMs } = request
-    const { session } = this.#seat
+    const { session } = this.#scope
     if (session.over !== undefined) throw session.over
     if (!session.covers(since, ttlMs)) throw new Error(SILENT)
     const holding = { resources, owner, paths, token, since, crowded }
@@ -60,8 +63,8 @@ export class Holdings {
     this.#endAfter(holding, ttlMs)
   }
 
-  /** It is no longer ours to extend. Its nodes are not touched. */
-  forget(holding: Holding): void {
+  /** The lease is no longer ours to extend. Its znodes stay as they are. */
+  forget(holding: ZookeeperHolding): void {
     this.#ends.get(holding)?.cancel()
     this.#ends.delete(holding)
     if (this.#has(holding)) this.#holdings.delete(holding.owner)
@@ -78,21 +81,21 @@ export class Holdings {
       const holding = this.#holdings.get(owner)
       return holding?.token === token ? [{ index, holding, ttlMs }] : []
     })
-    for (const batch of batches(claims)) {
+    for (const batch of batches(claims, BATCH_BYTES, bytesOf)) {
       await this.#prove(batch, since, answers)
-      // Its time was up meanwhile, or the session is over.
+      // Its time was up meanwhile, or the session has ended.
       for (const { index, holding } of batch) if (!this.#has(holding)) answers[index] = { kind: 'lost' }
     }
     return answers
   }
 
-  async #prove(batch: readonly Claim[], since: Instant, answers: Extension[]): Promise<void> {
-    const { nodes, session, remains } = this.#seat
+  async #prove(batch: readonly RenewalClaim[], since: Instant, answers: Extension[]): Promise<void> {
+    const { znodes, session, cleanup } = this.#scope
     const withinMs = this.#withinMs(Math.min(...batch.map(({ ttlMs }) => ttlMs)))
     for (let claims = batch; claims.length > 0;) {
       try {
-        await nodes.write(
-          claims.flatMap((claim) => this.#notes(claim)),
+        await znodes.write(
+          claims.flatMap((claim) => this.#data(claim)),
           withinMs,
         )
         for (const { index, holding, ttlMs } of claims) {
@@ -106,60 +109,52 @@ export class Holdings {
       } catch (error) {
         const lost = await this.#lost(claims, error, withinMs)
         if (lost.size === 0) {
-          for (const { index } of claims) answers[index] = { kind: 'unknown', cause: failed(error, []) }
+          for (const { index } of claims) answers[index] = { kind: 'unknown', cause: zookeeperFailure(error, []) }
           return
         }
         for (const holding of lost) {
           this.forget(holding)
-          // Of several nodes one is gone: the others are worth nothing any more.
-          if (holding.paths.length > 1) remains.add(holding.owner, holding.resources)
+          // One of several znodes is gone: the others are worth nothing any more.
+          if (holding.paths.length > 1) cleanup.add(holding.owner, holding.resources)
         }
         claims = claims.filter(({ holding }) => !lost.has(holding))
       }
     }
   }
 
-  #notes({ holding, ttlMs }: Claim) {
-    const note = { ttlMs, heldMs: Math.round(elapsedMs(this.#clock, holding.since)) }
-    return holding.paths.map((path) => [path, note] as const)
+  #data({ holding, ttlMs }: RenewalClaim) {
+    const data = { ttlMs, heldMs: Math.round(elapsedMs(this.#clock, holding.since)) }
+    return holding.paths.map((path) => [path, data] as const)
   }
 
-  /** Those whose nodes are gone, by the servers' word. */
-  async #lost(claims: readonly Claim[], error: unknown, withinMs: number): Promise<ReadonlySet<Holding>> {
+  /** Returns the leases whose znodes are gone, as the servers say. */
+  async #lost(
+    claims: readonly RenewalClaim[],
+    error: unknown,
+    withinMs: number,
+  ): Promise<ReadonlySet<ZookeeperHolding>> {
     if (!isCode(error, CODE.noNode)) return new Set()
     const paths = claims.flatMap(({ holding }) => holding.paths)
-    const missing = await this.#seat.line.missing(paths, withinMs).catch(() => new Set<string>())
+    const missing = await this.#scope.steps.missing(paths, withinMs).catch(() => new Set<string>())
     const lost = claims.filter(({ holding }) => holding.paths.some((path) => missing.has(path)))
     return new Set(lost.map(({ holding }) => holding))
   }
 
-  #has(holding: Holding): boolean {
+  #has(holding: ZookeeperHolding): boolean {
     return this.#holdings.get(holding.owner) === holding
   }
 
-  /** The session lives on by its signs of life, so the end of a lease that nobody extends is ours to make. */
-  #endAfter(holding: Holding, ttlMs: number): void {
+  /** The session goes on by its heartbeats, so this process has to end a lease that nobody extends. */
+  #endAfter(holding: ZookeeperHolding, ttlMs: number): void {
     this.#ends.get(holding)?.cancel()
     const end = this.#deadlines.start(ttlMs, () => {
       this.forget(holding)
-      this.#seat.remains.add(holding.owner, holding.resources)
+      this.#scope.cleanup.add(holding.owner, holding.resources)
     })
     this.#ends.set(holding, end)
   }
 }
 
-function* batches(claims: readonly Claim[]): Iterable<readonly Claim[]> {
-  let batch: Claim[] = []
-  let bytes = 0
-  for (const claim of claims) {
-    const size = claim.holding.paths.reduce((sum, path) => sum + path.length + NODE_BYTES, 0)
-    if (batch.length > 0 && bytes + size > BATCH_BYTES) {
-      yield batch
-      batch = []
-      bytes = 0
-    }
-    batch.push(claim)
-    bytes += size
-  }
-  if (batch.length > 0) yield batch
+function bytesOf({ holding: { paths } }: RenewalClaim): number {
+  return paths.reduce((sum, path) => sum + path.length + ZNODE_BYTES, 0)
 }

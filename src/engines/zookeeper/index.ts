@@ -2,31 +2,32 @@ import { objectOrThrow, optionsOrThrow } from '../../arguments.ts'
 import { systemClock, type Clock } from '../../clock.ts'
 import { durationMs, shown, type Duration } from '../../duration.ts'
 import type { Engine } from '../../engine.ts'
-import { aclOrThrow, clientOrThrow, type Client, type ZookeeperDriver } from './driver.ts'
+import { requestTimeoutOrThrow, type DefaultTimeout } from '../shared/limits.ts'
+import { aclOrThrow, clientOrThrow, type ZookeeperClient, type ZookeeperDriver } from './client.ts'
 import { SESSION_PER_TTL, ZookeeperEngine } from './engine.ts'
 
-export type { ZookeeperDriver } from './driver.ts'
+export type { ZookeeperDriver } from './client.ts'
 
 export interface ZookeeperOptions {
-  /** The node under which all others are made, below the chroot of the connection string. Default `/ringfence`. */
+  /** The znode under which all others are made, below the chroot of the connection string. Default `/ringfence`. */
   path?: string
   /**
-   * The longest ttl. The session lasts twice as long, and so do the leases of a process that dies. Servers grant
-   * sessions of up to 20 ticks, 40 s by default, hence the default of 20 s here.
+   * The longest ttl. The session lasts twice as long, and so do the leases of a process that dies. By default servers grant
+   * sessions of up to 20 ticks, which is 40 s, hence the default of 20 s here.
    */
   maxTtl?: Duration
   /** Credentials, such as `{ scheme: 'digest', auth: 'user:password' }`. */
   auth?: { readonly scheme: string; readonly auth: string }
-  /** Who may touch the nodes: whoever has the same credentials, or anyone. Default `creator` if there is `auth`. */
+  /** Who may change the znodes: clients with the same credentials, or anyone. Default: `creator` if there is `auth`. */
   acl?: 'creator' | 'anyone'
-  /** How long a server may take to answer before another one is asked. Default a quarter of the ttl, 100 ms to 2.5 s. */
+  /** At most this long a server may take to answer before another one is asked. Default: a quarter of the ttl, 100 ms to 2.5 s. */
   requestTimeout?: Duration
   clock?: Clock
 }
 
 /**
- * Leases on ZooKeeper. `driver` is the module `node-zookeeper-client`; the engine makes its own clients with it, since a
- * session that has expired needs a new one. `servers` is a connection string: `a:2181,b:2181,c:2181/chroot`.
+ * Leases on ZooKeeper. `driver` is the module `node-zookeeper-client`. The engine makes its own clients with it, because a
+ * session that has expired needs a new client. `servers` is a connection string: `a:2181,b:2181,c:2181/chroot`.
  */
 export function zookeeper(driver: ZookeeperDriver, servers: string, options: ZookeeperOptions = {}): Engine {
   objectOrThrow(driver, 'driver')
@@ -44,9 +45,9 @@ export function zookeeper(driver: ZookeeperDriver, servers: string, options: Zoo
     throw new TypeError("acl: expected 'anyone' without auth, got 'creator': the servers don't know who that would be")
   }
   const maxTtlMs = durationMs(maxTtl, 'maxTtl', { minMs: 50, maxMs: 86_400_000 })
-  const newClient = (): Client => {
+  const newClient = (): ZookeeperClient => {
     const client = clientOrThrow(
-      // Retried by the driver, a creation whose answer was lost would be made twice.
+      // No retries by the driver: a creation whose answer was lost would be made twice.
       driver.createClient(servers, { sessionTimeout: SESSION_PER_TTL * maxTtlMs, spinDelay: SPIN_MS, retries: 0 }),
     )
     if (credentials !== undefined) client.addAuthInfo(credentials.scheme, Buffer.from(credentials.auth))
@@ -58,20 +59,19 @@ export function zookeeper(driver: ZookeeperDriver, servers: string, options: Zoo
     root: pathOrThrow(path),
     acl: aclOrThrow(driver, acl),
     maxTtlMs,
-    requestTimeoutMs:
-      requestTimeout === undefined
-        ? undefined
-        : durationMs(requestTimeout, 'requestTimeout', { minMs: 1, maxMs: 60_000 }),
+    withinMs: requestTimeoutOrThrow(requestTimeout, DEFAULT_TIMEOUT),
     clock,
   })
 }
 
-/** After all servers were asked in vain the driver waits up to so long; its default of 1 s is long for a short lease. */
+/** When no server answered, the driver waits for up to this long. Its default of 1 s is too long for a short lease. */
 const SPIN_MS = 200
 const DEFAULT_PORT = 2181
+/** A renewal is due after a third of the ttl, so one can fail and the next can still be made in time. */
+const DEFAULT_TIMEOUT: DefaultTimeout = { divisor: 4, leastMs: 100, mostMs: 2500 }
 
 function connectionOrThrow(servers: unknown): { servers: readonly string[]; chroot: string } {
-  // A host has no colons of its own: the driver does not know addresses of IPv6.
+  // A host has no colons: the driver does not know IPv6 addresses.
   const match =
     typeof servers === 'string' ? /^([^/,\s:]+(?::\d+)?(?:,[^/,\s:]+(?::\d+)?)*)(\/\S*[^/\s])?\/?$/.exec(servers) : null
   if (match === null) {
@@ -99,6 +99,6 @@ function credentialsOrThrow(auth: { readonly scheme: unknown; readonly auth: unk
   if (typeof scheme === 'string' && scheme !== '' && typeof secret === 'string' && secret !== '') {
     return { scheme, auth: secret }
   }
-  // Never shows what came: it may be a password.
+  // The value is never shown: it may be a password.
   throw new TypeError("auth: expected { scheme: 'digest', auth: 'user:password' }, got something else")
 }

@@ -1,8 +1,8 @@
-/** A node in the line for a resource: `_c_<owner>-lock-<number>`. */
-export interface Place {
+/** A znode in the queue for a resource: `_c_<owner>-lock-<number>`. */
+export interface QueuePlace {
   readonly name: string
   readonly owner: string
-  /** Given by the server, one more for every node that was ever made in this folder. */
+  /** Given by the server: one more for every znode that was ever made in this folder. */
   readonly sequence: number
 }
 
@@ -10,15 +10,15 @@ const MARK = 'lock-'
 const LEFT = 'left-'
 
 /**
- * A resource's folder. Slashes, what ZooKeeper forbids (control characters, surrogates) and all else that is not plain
- * is percent-encoded; `.` and `..` would be paths.
+ * The name of a resource's folder. Slashes, characters that ZooKeeper forbids (control characters, surrogates) and all others
+ * that are not plain are percent-encoded. `.` and `..` would be paths.
  */
 export function encodeName(text: string): string {
   if (text === '.' || text === '..') return text.replaceAll('.', '%2E')
   return encodeURIComponent(text).replaceAll('%3A', ':').replaceAll('%40', '@')
 }
 
-/** Undefined for a node that we can't have made. */
+/** Returns undefined for the name of a znode that we cannot have made. */
 export function decodeName(name: string): string | undefined {
   try {
     const text = decodeURIComponent(name)
@@ -29,37 +29,37 @@ export function decodeName(name: string): string | undefined {
 }
 
 /**
- * The owner is part of the name, so that a node whose creation was never confirmed can be found again. Curator, the
- * common library for the JVM, names its nodes like this.
+ * The owner is part of the name, so that a znode whose creation was never confirmed can be found again. Curator, the common
+ * library for the JVM, names its znodes like this.
  */
 export function placePrefix(owner: string): string {
   return `_c_${encodeName(owner)}-${MARK}`
 }
 
-/** The first node of a folder that is made in the same transaction. */
+/** The first znode of a folder that is made in the same transaction. */
 export function firstPlace(owner: string): string {
   return `${placePrefix(owner)}0000000000`
 }
 
-/** Undefined for what is no place in the line. */
-export function readPlace(name: string): Place | undefined {
+/** Returns undefined for a name that is no place in the queue. */
+export function readPlace(name: string): QueuePlace | undefined {
   const match = /^(?:_c_(.+)-)?lock-(\d{10}|-\d{9,10})$/.exec(name)
   if (match === null) return undefined
   const owner = match[1] === undefined ? undefined : decodeName(match[1])
   return { name, owner: owner ?? name, sequence: Number(match[2]) }
 }
 
-/** Below zero: a was there before b. The server's number has 32 bits and may turn over. */
+/** Below zero: a was there before b. The server's number has 32 bits and may overflow. */
 export function compareSequence(a: number, b: number): number {
   return (a - b) | 0
 }
 
-/** The name of a lease that was left to run out: it blocks everyone, wherever they stand in the line. */
+/** The name of a lease that was left to run out. It blocks everyone, wherever they are in the queue. */
 export function leftName(owner: string): string {
   return `${LEFT}${encodeName(owner)}`
 }
 
-/** The owner of such a lease; undefined for any other node. */
+/** Returns the owner of such a lease, and undefined for any other znode. */
 export function readLeft(name: string): string | undefined {
   return name.startsWith(LEFT) ? decodeName(name.slice(LEFT.length)) : undefined
 }

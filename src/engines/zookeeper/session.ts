@@ -1,41 +1,42 @@
 import { instant, type Clock, type Instant, type Timer } from '../../clock.ts'
 import type { Deadline, Deadlines } from '../../deadlines.ts'
+import { inTime } from '../shared/in-time.ts'
 import {
   CLOSING,
-  NotConnectedError,
-  readError,
-  UnansweredError,
   type Callback,
-  type Client,
+  type ZookeeperClient,
   type OpResult,
-  type Stat,
-  type Transaction,
-} from './driver.ts'
+  type ZnodeStat,
+  type ZookeeperTransaction,
+} from './client.ts'
+import { NotConnectedError, readError, UnknownOutcomeError } from './errors.ts'
 import { Touches } from './touches.ts'
-import { Watches } from './watches.ts'
+import { ZnodeWatches } from './wakeups.ts'
 
-/** Parts of the session's time-out: we give a sign of life so often, and wait so long for a greeting or an answer to it. */
+/** Parts of the session's time-out: between two heartbeats, and until the greeting or the answer to a heartbeat. */
 const BEAT_PART = 1 / 6
 const SILENCE_PART = 1 / 8
-/** A server that is merely busy answers in this time; without a lower bound short sessions would never be opened. */
+/** A server that is merely busy answers in this time. Without a lower bound, short sessions would never be opened. */
 const SILENCE_MS = { least: 250, most: 5000 }
-/** The server answers at once when it lives; there is nothing to lose when it does not. */
+/** A server that runs answers at once. If it does not, there is nothing to lose. */
 const FAREWELL_MS = 1000
 
 /**
- * One session and its client, from the first connection until the servers end it or we do. The client connects again by
- * itself; what it lacks is here: a deadline for every answer and for the greeting (it waits for ever for a server that
- * accepts connections and is silent), and nothing is handed to it while it is not connected (it would send that later,
- * before its credentials, when nobody waits for it any more; if the session is over by then, it would never answer).
+ * One session and its client, from the first connection until the servers or we end it. The client connects again by itself.
+ * This class adds what it lacks:
+ * - A deadline for every answer and for the greeting. The client waits forever for a server that accepts connections and is
+ *   silent.
+ * - Nothing is handed to the client while it is not connected. It would send that later, before its credentials, when nobody
+ *   waits for it any more; and if the session has ended by then, it would never answer.
  */
-export class Session {
-  readonly #client: Client
+export class ZookeeperSession {
+  readonly #client: ZookeeperClient
   readonly #clock: Clock
   readonly #deadlines: Deadlines
   readonly #touches: Touches
   readonly #waiting = new Set<(over?: NotConnectedError) => void>()
   readonly #reconnected = new Set<() => void>()
-  readonly #watches = new Watches()
+  readonly #watches = new ZnodeWatches()
   #timeoutMs: number
   #connected = false
   /** How many connections there have been. */
@@ -47,7 +48,7 @@ export class Session {
   #beat: Timer | undefined
   #left: (() => void) | undefined
 
-  constructor(client: Client, timeoutMs: number, clock: Clock, deadlines: Deadlines) {
+  constructor(client: ZookeeperClient, timeoutMs: number, clock: Clock, deadlines: Deadlines) {
     this.#client = client
     this.#timeoutMs = timeoutMs
     this.#clock = clock
@@ -62,7 +63,7 @@ export class Session {
     client.connect()
   }
 
-  /** As the servers grant it; what was asked for, until they have answered. */
+  /** The session's time-out as the servers grant it. Until they have answered: what was asked for. */
   get timeoutMs(): number {
     return this.#timeoutMs
   }
@@ -71,7 +72,7 @@ export class Session {
     return this.#connected
   }
 
-  /** Why there is no session any more. */
+  /** Why the session has ended; undefined while it has not. */
   get over(): NotConnectedError | undefined {
     return this.#over
   }
@@ -95,20 +96,20 @@ export class Session {
   }
 
   /**
-   * Sends one request, at once if there is a connection; requests of one turn of the event loop are done in their order.
-   * The time is for the connection, and then once more for the answer: with what is left of it, a connection that came
+   * Sends one request, at once if there is a connection. Requests of one turn of the event loop are done in their order.
+   * `withinMs` is for the connection, and then once more for the answer: with only the rest of it, a connection that was
    * late would be given up again.
    */
   ask<T extends readonly unknown[]>(
     withinMs: number,
-    send: (client: Client, done: Callback<T>) => void,
+    send: (client: ZookeeperClient, done: Callback<T>) => void,
   ): Promise<readonly [...T]> {
     if (this.#connected) return this.#send(withinMs, send)
     return this.ready(withinMs).then(() => this.#send(withinMs, send))
   }
 
-  /** All of it or nothing. */
-  async commit(withinMs: number, add: (transaction: Transaction) => void): Promise<readonly OpResult[]> {
+  /** Does all of it or nothing. */
+  async commit(withinMs: number, add: (transaction: ZookeeperTransaction) => void): Promise<readonly OpResult[]> {
     const [results = []] = await this.ask<[results?: readonly OpResult[]]>(withinMs, (client, done) => {
       // Never retried by the driver, unlike its other calls.
       const transaction = client.transaction()
@@ -118,16 +119,16 @@ export class Session {
     return results
   }
 
-  /** Reads a node, and calls `changed` once, when it is next written or removed. Rejects if there is none. */
+  /** Reads a znode, and calls `changed` once, when it is next written or removed. Rejects if it does not exist. */
   async watch(
     path: string,
     changed: () => void,
     withinMs: number,
-  ): Promise<readonly [data: Buffer | undefined, stat: Stat]> {
+  ): Promise<readonly [data: Buffer | undefined, stat: ZnodeStat]> {
     const watch = this.#watches.add(path, changed)
     try {
-      // Not `exists`: of a node that is gone it would leave a watch behind, for ever, in the driver and on the server.
-      const found = await this.ask<[data: Buffer | undefined, stat: Stat]>(withinMs, (client, done) =>
+      // Not `exists`: for a znode that is gone it would leave a watch behind forever, in the driver and on the server.
+      const found = await this.ask<[data: Buffer | undefined, stat: ZnodeStat]>(withinMs, (client, done) =>
         client.getData(path, watch.fire, done),
       )
       watch.armed()
@@ -142,22 +143,22 @@ export class Session {
     this.#watches.remove(path, changed)
   }
 
-  /** Is called after every reconnection, and when the session is over. Answers how to end that. */
+  /** Calls the listener after every reconnection, and when the session ends. Returns a function that stops that. */
   onReconnected(listener: () => void): () => void {
     this.#reconnected.add(listener)
     return () => void this.#reconnected.delete(listener)
   }
 
-  /** Whether the servers surely keep the session, and its nodes, for so long from that moment on. */
+  /** Whether the servers surely keep the session, and its znodes, for this long from that moment on. */
   covers(from: Instant, forMs: number): boolean {
     return this.#touches.cover(from, forMs, this.#timeoutMs)
   }
 
-  /** Ends the session and with it all its nodes, if the servers can be reached. */
+  /** Ends the session and with it all its znodes, if the servers can be reached. */
   async close(): Promise<void> {
     const connected = this.#connected
     const over = this.#over !== undefined
-    this.#end(new NotConnectedError('closed'))
+    this.#end(new NotConnectedError('this engine is closed'))
     if (over) return
     if (!connected) {
       // `close()` of a client without a connection writes to a socket that may not be there, and takes the next
@@ -178,30 +179,25 @@ export class Session {
 
   #send<T extends readonly unknown[]>(
     withinMs: number,
-    send: (client: Client, done: Callback<T>) => void,
+    send: (client: ZookeeperClient, done: Callback<T>) => void,
   ): Promise<readonly [...T]> {
     const connection = this.#connections
     const sent = instant(this.#clock)
-    return new Promise((resolve, reject) => {
-      const deadline = this.#deadlines.start(withinMs, () => {
-        reject(new UnansweredError(`no answer within ${Math.round(withinMs)} ms`))
-        // Answers come in order, so there won't be one to anything sent later either. And only when this connection is
-        // gone, nothing that was sent on it can be done any more.
-        if (connection === this.#connections) this.#drop()
+    const answer = new Promise<T>((resolve, reject) => {
+      send(this.#client, (error, ...values) => {
+        const problem = error ? readError(error) : undefined
+        if (!(problem instanceof UnknownOutcomeError)) this.#touches.answered(sent, this.#timeoutMs)
+        if (problem === undefined) resolve(values)
+        else reject(problem)
       })
-      try {
-        send(this.#client, (error, ...values) => {
-          deadline.cancel()
-          const problem = error ? readError(error) : undefined
-          if (!(problem instanceof UnansweredError)) this.#touches.answered(sent, this.#timeoutMs)
-          if (problem === undefined) resolve(values)
-          else reject(problem)
-        })
-      } catch (error) {
-        deadline.cancel()
-        reject(error instanceof Error ? error : new Error(String(error)))
-      }
     })
+    const silence = (): Error => {
+      // Answers come in order, so nothing that was sent later will be answered either. And only when this connection is
+      // gone, nothing that was sent on it can be done any more.
+      if (connection === this.#connections) this.#drop()
+      return new UnknownOutcomeError(`no answer within ${Math.round(withinMs)} ms`)
+    }
+    return inTime(answer, this.#deadlines, withinMs, { silence })
   }
 
   #onConnected(): void {
@@ -225,7 +221,7 @@ export class Session {
     this.#left?.()
   }
 
-  /** The servers greet in time, or the next one is asked. */
+  /** If the server does not greet in time, the next one is asked. */
   #awaitGreeting(): void {
     this.#attempted = instant(this.#clock)
     this.#greeting = this.#deadlines.start(this.#silenceMs, () => {
@@ -235,14 +231,14 @@ export class Session {
     })
   }
 
-  /** The watchdog: an answer that does not come makes us look for another server, also when nobody asks for anything. */
+  /** The heartbeat: when it is not answered we turn to another server, even while there are no requests. */
   #beatLater(): void {
     this.#beat?.cancel()
     this.#beat = this.#clock.timer(
       () => {
         if (this.#over !== undefined || !this.#connected) return
         this.ask(this.#silenceMs, (client, done: Callback<unknown[]>) => client.exists('/', done)).catch(
-          // The connection has been dropped; the next one starts the watchdog again.
+          // The connection has been dropped. The next one starts the heartbeat again.
           () => undefined,
         )
         this.#beatLater()
@@ -256,7 +252,7 @@ export class Session {
     return Math.min(Math.max(this.#timeoutMs * SILENCE_PART, SILENCE_MS.least), SILENCE_MS.most)
   }
 
-  /** The client then connects to the next server. An error, or the driver would keep its timer for this connection. */
+  /** The client then connects to the next server. Without an error the driver would keep its timer for this connection. */
   #drop(): void {
     const { connectionManager } = this.#client
     this.#connected = false
@@ -264,7 +260,7 @@ export class Session {
     connectionManager.socket?.destroy(new Error('given up'))
   }
 
-  /** The client does not connect again after that; it waits for the server to hang up, and so do we not. */
+  /** After this the client does not connect again, but waits for the server to hang up. We don't wait for that. */
   #refused(over: NotConnectedError): void {
     this.#end(over)
     this.#drop()

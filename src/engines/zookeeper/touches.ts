@@ -1,6 +1,6 @@
 import type { Instant } from '../../clock.ts'
 
-/** Entries closer together than this part of the session's time-out tell nothing new. */
+/** Moments closer together than this part of the session's time-out tell nothing new. */
 const GRAIN = 1 / 24
 
 /**
@@ -12,8 +12,8 @@ const GRAIN = 1 / 24
  *                       follower dies before its next answer to a ping
  *                       leader: session expires, counted from the ping before
  *
- * So a moment counts once it is so long ago that the leader has been told: half a tick at most. A session lasts two
- * ticks or more, so a quarter of its time-out is enough. Connecting is different: the leader itself is asked then.
+ * So a moment counts once it is long enough ago that the leader knows: half a tick at most. A session lasts two ticks or
+ * more, so a quarter of its time-out is enough. Connecting is different: the leader itself is asked then.
  */
 export class Touches {
   #reached: Instant
@@ -40,7 +40,7 @@ export class Touches {
     while (longestMs(this.#answered[0]!, sent) > timeoutMs) this.#answered.shift()
   }
 
-  /** Whether the session surely lasts for so long from that moment on. */
+  /** Whether the session surely lasts for this long from that moment on. */
   cover(from: Instant, forMs: number, timeoutMs: number): boolean {
     let heard = this.#reached
     for (const sent of this.#answered) {

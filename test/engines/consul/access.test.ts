@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { createCertificates } from '../../support/certificates.ts'
-import { startConsul, startSecureConsul, type ConsulServer } from '../../support/servers/consul.ts'
+import { createCertificates } from '../../../harness/certificates.ts'
+import { startConsul, startSecureConsul, type ConsulServer } from '../../../harness/servers/consul.ts'
 import { failureOf, granted, inside, requestFor } from '../requests.ts'
 import { open } from './setup.ts'
 

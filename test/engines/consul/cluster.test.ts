@@ -2,8 +2,8 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { consul } from '../../../src/engines/consul/index.ts'
 import type { LockEvent } from '../../../src/events.ts'
 import { createLocks, type Locks } from '../../../src/locks.ts'
-import { startConsulCluster, type ConsulCluster, type ConsulServer } from '../../support/servers/consul.ts'
-import { until } from '../../support/until.ts'
+import { startConsulCluster, type ConsulCluster, type ConsulServer } from '../../../harness/servers/consul.ts'
+import { until } from '../../../harness/until.ts'
 
 let cluster: ConsulCluster
 
@@ -68,5 +68,5 @@ test('without a majority nothing is granted, and the doctor says why', async () 
   await expect(locks.tryAcquire('a')).rejects.toMatchObject({ code: 'ENGINE', transient: true })
   const leaderless = async () => (await locks.check()).find(({ id }) => id === 'consul/leader')
   const finding = await until(leaderless, { what: 'the finding', withinMs: 30_000 })
-  expect(finding).toMatchObject({ severity: 'critical', node: three!.url, found: 'knows no leader' })
+  expect(finding).toMatchObject({ severity: 'critical', node: three!.url, found: 'The agent knows no leader.' })
 })

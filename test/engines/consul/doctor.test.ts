@@ -1,10 +1,15 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { ConsulOptions } from '../../../src/engines/consul/index.ts'
 import type { Finding } from '../../../src/engine.ts'
-import { startProxy } from '../../support/faults/proxy.ts'
-import { startConsul, startConsulCluster, type ConsulCluster, type ConsulServer } from '../../support/servers/consul.ts'
-import { until } from '../../support/until.ts'
-import { open, remains } from './setup.ts'
+import { startProxy } from '../../../harness/faults/proxy.ts'
+import {
+  startConsul,
+  startConsulCluster,
+  type ConsulCluster,
+  type ConsulServer,
+} from '../../../harness/servers/consul.ts'
+import { until } from '../../../harness/until.ts'
+import { open, contents } from './setup.ts'
 
 let one: ConsulServer
 let three: ConsulCluster
@@ -25,21 +30,23 @@ function found(findings: readonly Finding[], id: string): Finding[] {
 
 test('three servers that answer are fit, and nothing is left behind by the check', async () => {
   const findings = await check(three.urls)
-  expect(found(findings, 'consul/servers')).toMatchObject([{ severity: 'ok', found: '3 servers' }])
+  expect(found(findings, 'consul/servers')).toMatchObject([{ severity: 'ok', found: 'The cluster has 3 servers.' }])
   expect(found(findings, 'consul/lease')).toMatchObject([{ severity: 'ok' }])
   expect(found(findings, 'consul/round-trip')).toHaveLength(1)
   expect(found(findings, 'consul/reachable').map(({ severity }) => severity)).toEqual(['ok', 'ok', 'ok'])
   expect(findings.filter(({ severity }) => severity === 'critical')).toEqual([])
-  expect(await remains(three.nodes[0]!)).toEqual({ keys: [], sessions: [] })
+  expect(await contents(three.nodes[0]!)).toEqual({ keys: [], sessions: [] })
 })
 
 test('one server alone is a warning', async () => {
-  expect(found(await check(one.url), 'consul/servers')).toMatchObject([{ severity: 'warning', found: '1 server' }])
+  expect(found(await check(one.url), 'consul/servers')).toMatchObject([
+    { severity: 'warning', found: 'The cluster has 1 server.' },
+  ])
 })
 
 test('a lock-delay shorter than the ttl is a note', async () => {
   expect(found(await check(one.url, 10_000, { lockDelay: '2s' }), 'consul/lock-delay')).toMatchObject([
-    { severity: 'note', found: 'the lock-delay is 2000 ms, less than the ttl of 10000 ms' },
+    { severity: 'note', found: 'The lock-delay is 2000 ms, less than the ttl of 10000 ms.' },
   ])
   expect(found(await check(one.url), 'consul/lock-delay')).toEqual([])
   expect(found(await check(one.url, 120_000), 'consul/lock-delay')).toMatchObject([{ severity: 'note' }])
@@ -66,11 +73,11 @@ test('a slow way to the server is found out', async () => {
     await check(`http://127.0.0.1:${proxy.port}`, 10_000, { requestTimeout: 10_000 }),
     'consul/round-trip',
   )
-  const [, medianMs] = /^median ([\d.]+) ms/.exec(finding!.found)!
+  const [, medianMs] = /takes ([\d.]+) ms \(median\)/.exec(finding!.found)!
   expect(Number(medianMs)).toBeGreaterThan(118)
 })
 
-test('a server that is gone is told by the others', async () => {
+test('a server that is gone is reported by the others', async () => {
   const gone = three.nodes.find((node) => node !== three.nodes[0])!
   await gone.kill()
   const [finding] = await until(

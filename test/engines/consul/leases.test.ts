@@ -2,11 +2,11 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { consul } from '../../../src/engines/consul/index.ts'
 import type { LeaseRef } from '../../../src/engine.ts'
 import { createLocks } from '../../../src/locks.ts'
-import { startProxy, type Proxy } from '../../support/faults/proxy.ts'
-import { startConsul, type ConsulServer } from '../../support/servers/consul.ts'
-import { until } from '../../support/until.ts'
+import { startProxy, type Proxy } from '../../../harness/faults/proxy.ts'
+import { startConsul, type ConsulServer } from '../../../harness/servers/consul.ts'
+import { until } from '../../../harness/until.ts'
 import { collect, granted, requestFor } from '../requests.ts'
-import { open, remains } from './setup.ts'
+import { open, contents } from './setup.ts'
 
 let server: ConsulServer
 let proxy: Proxy
@@ -36,9 +36,9 @@ test('a refused attempt makes no session, and a release leaves nothing', async (
   const one = open(server.url)
   const lease = await granted(one, requestFor(['a', 'b']))
   expect(await one.acquire(requestFor(['b', 'c']))).toMatchObject({ kind: 'refused', holder: lease.owner })
-  expect(await remains(server)).toEqual({ keys: ['ringfence/a', 'ringfence/b'], sessions: [lease.owner] })
+  expect(await contents(server)).toEqual({ keys: ['ringfence/a', 'ringfence/b'], sessions: [lease.owner] })
   expect(await one.release(lease)).toEqual({ ours: true, awaited: 0 })
-  expect(await remains(server)).toEqual(NOTHING)
+  expect(await contents(server)).toEqual(NOTHING)
 })
 
 test('another ttl moves the keys to another session: same token, and any process can release it', async () => {
@@ -50,11 +50,11 @@ test('another ttl moves the keys to another session: same token, and any process
   const [info] = await collect(open(server.url).inspect('a'))
   expect(info).toMatchObject({ owner: lease.owner, token: lease.token, remainingMs: 60_000 })
   expect(info!.heldMs).toBeLessThan(20_000)
-  await until(async () => (await remains(server)).sessions.length === 1, { what: 'the first session to go' })
+  await until(async () => (await contents(server)).sessions.length === 1, { what: 'the first session to go' })
   // As a person would, who knows the owner and not the ttl.
   expect(await open(server.url).release({ ...lease, token: 0n })).toMatchObject({ ours: true })
   expect(await one.extend([longer])).toEqual([{ kind: 'lost' }])
-  expect(await remains(server)).toEqual(NOTHING)
+  expect(await contents(server)).toEqual(NOTHING)
 })
 
 test('a change of the ttl that races with a release does not revive the lease', async () => {
@@ -68,8 +68,8 @@ test('a change of the ttl that races with a release does not revive the lease', 
     },
   })
   expect(await racing.extend([{ ...lease, ttlMs: 60_000 }])).toEqual([{ kind: 'lost' }])
-  await until(async () => (await remains(server)).sessions.length === 0, { what: 'no sessions' })
-  expect((await remains(server)).keys).toEqual([])
+  await until(async () => (await contents(server)).sessions.length === 0, { what: 'no sessions' })
+  expect((await contents(server)).keys).toEqual([])
 })
 
 test('a lease that is asked for again by its owner is renewed', async () => {
@@ -131,7 +131,7 @@ async function endSessionEarly(lockDelay?: number) {
   const one = open(server.url, { node: 'leaving', ...(lockDelay === undefined ? {} : { lockDelay }) })
   const lease = await granted(one, requestFor('early', 3000))
   await server.call('PUT', 'catalog/deregister', '{"Node":"leaving"}')
-  expect(await remains(server)).toEqual(NOTHING)
+  expect(await contents(server)).toEqual(NOTHING)
   const endedMs = performance.now()
   expect(await one.extend([lease])).toEqual([{ kind: 'lost' }])
   return { lease, endedMs }
@@ -178,7 +178,7 @@ test('a ttl below ten seconds is refused with the reason, before anything is ask
   const locks = createLocks(consul(server.url))
   onTestFinished(() => locks.close())
   await expect(locks.tryAcquire('a', { ttl: '9s' })).rejects.toThrow(
-    /^ttl: expected 10000 ms to 86400000 ms, got '9s'.*session_ttl_min.*sessionTtlMin/,
+    /^ttl: expected 10 s to 24 h, got '9s'.*session_ttl_min.*sessionTtlMin/,
   )
 })
 
@@ -205,7 +205,7 @@ test('the reply to the lock is lost: it is asked for again, and granted once', a
   expect(await one.extend([longer])).toEqual([{ kind: 'held' }])
   expect(proxy.lostReplies).toBe(before + 2)
   expect(await one.release(longer)).toMatchObject({ ours: true })
-  await until(async () => (await remains(server)).sessions.length === 0, { what: 'no sessions' })
+  await until(async () => (await contents(server)).sessions.length === 0, { what: 'no sessions' })
 })
 
 test('an attempt that is not answered in time rejects, and is undone without a lock-delay', async () => {
@@ -226,10 +226,10 @@ test('an attempt that is not answered in time rejects, and is undone without a l
     message: expect.stringContaining('no answer within 300 ms'),
   })
   // It did land.
-  expect((await remains(server)).keys).toEqual(['ringfence/undone'])
+  expect((await contents(server)).keys).toEqual(['ringfence/undone'])
   await until(() => tries > 0, { what: 'a first try to undo it' })
   heal()
-  await until(async () => (await remains(server)).sessions.length === 0, { what: 'the undoing', withinMs: 15_000 })
+  await until(async () => (await contents(server)).sessions.length === 0, { what: 'the undoing', withinMs: 15_000 })
   const two = open(server.url)
   await two.release(await granted(two, requestFor('undone')))
 })
@@ -250,10 +250,10 @@ test('a server that does not answer is left for the next one, which is then aske
   expect(asked.filter((port) => port === String(proxy.port))).toHaveLength(1)
 })
 
-test('a server that is not Consul is told by what it answers', async () => {
+test('a server that is not Consul is recognised by its answer', async () => {
   const options = { fetch: async () => new Response('<html>hello</html>') }
   await expect(open(server.url, options).acquire(requestFor('a'))).rejects.toThrow(
-    "consul: expected an answer of Consul's, got 200 <html>hello</html>",
+    'consul: expected an answer from Consul, got 200 <html>hello</html>',
   )
 })
 

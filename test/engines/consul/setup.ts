@@ -1,7 +1,7 @@
 import { onTestFinished } from 'vitest'
 import { consul, type ConsulOptions } from '../../../src/engines/consul/index.ts'
 import type { Engine } from '../../../src/engine.ts'
-import type { ConsulServer } from '../../support/servers/consul.ts'
+import type { ConsulServer } from '../../../harness/servers/consul.ts'
 
 /** Closed when the test is over. The servers of the tests keep sessions from a second on. */
 export function open(urls: string | string[], options: ConsulOptions = {}): Engine {
@@ -11,7 +11,7 @@ export function open(urls: string | string[], options: ConsulOptions = {}): Engi
 }
 
 /** Every key there is, and every session's name. */
-export async function remains(server: ConsulServer): Promise<{ keys: string[]; sessions: string[] }> {
+export async function contents(server: ConsulServer): Promise<{ keys: string[]; sessions: string[] }> {
   const [keys, sessions] = await Promise.all([
     server.call('GET', 'kv/?keys&separator='),
     server.call('GET', 'session/list'),

@@ -1,6 +1,6 @@
 import { describe } from 'vitest'
 import { consul } from '../../../src/engines/consul/index.ts'
-import { startConsul } from '../../support/servers/consul.ts'
+import { startConsul } from '../../../harness/servers/consul.ts'
 import { faultTrials, processTrials, type BreakableServers } from '../trials.ts'
 
 describe('consul', () => {

@@ -1,8 +1,8 @@
 import { expect, onTestFinished, test } from 'vitest'
 import { etcd, type EtcdOptions } from '../../../src/engines/etcd/index.ts'
 import type { Engine } from '../../../src/engine.ts'
-import { createCertificates } from '../../support/certificates.ts'
-import { startEtcd, startSecureEtcd, type EtcdServer } from '../../support/servers/etcd.ts'
+import { createCertificates } from '../../../harness/certificates.ts'
+import { startEtcd, startSecureEtcd, type EtcdServer } from '../../../harness/servers/etcd.ts'
 import { failureOf, inside, requestFor } from '../requests.ts'
 
 function engine(url: string, options: EtcdOptions): Engine {

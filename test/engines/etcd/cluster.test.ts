@@ -2,8 +2,8 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { etcd } from '../../../src/engines/etcd/index.ts'
 import type { LockEvent } from '../../../src/events.ts'
 import { createLocks, type Locks } from '../../../src/locks.ts'
-import { startEtcdCluster, type EtcdCluster, type EtcdServer } from '../../support/servers/etcd.ts'
-import { until } from '../../support/until.ts'
+import { startEtcdCluster, type EtcdCluster, type EtcdServer } from '../../../harness/servers/etcd.ts'
+import { until } from '../../../harness/until.ts'
 import { queueLength } from './setup.ts'
 
 let cluster: EtcdCluster
@@ -74,7 +74,7 @@ test.each(['killed', 'frozen'] as const)(
   },
 )
 
-test('a waiter whose member freezes is woken all the same', async () => {
+test('a waiter whose member freezes is woken nevertheless', async () => {
   const leader = await cluster.leader()
   const [listened, other] = cluster.nodes.filter((node) => node !== leader)
   const holder = client([other!.url], 0)

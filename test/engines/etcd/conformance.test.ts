@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, test } from 'vitest'
-import { conformance } from '../../../src/conformance.ts'
+import { conformance } from '../../../src/conformance/index.ts'
 import { etcd } from '../../../src/engines/etcd/index.ts'
-import type { Group } from '../../support/group.ts'
-import { startEtcd, startEtcdCluster, type EtcdServer } from '../../support/servers/etcd.ts'
+import type { Group } from '../../../harness/group.ts'
+import { startEtcd, startEtcdCluster, type EtcdServer } from '../../../harness/servers/etcd.ts'
 
 let one: EtcdServer
 let three: Group<EtcdServer> & { urls: string[] }
@@ -13,13 +13,14 @@ beforeAll(async () => {
 
 afterAll(() => Promise.all([one.stop(), three.stop()]))
 
+const methods = ['enqueue'] as const
 // etcd counts leases in whole seconds.
 const shortTtlMs = 1000
 
 describe.concurrent('etcd, one member', () => {
-  for (const { name, run } of conformance({ engine: () => etcd(one.url), shortTtlMs })) test(name, run)
+  for (const { name, run } of conformance({ engine: () => etcd(one.url), methods, shortTtlMs })) test(name, run)
 })
 
 describe.concurrent('etcd, three members', () => {
-  for (const { name, run } of conformance({ engine: () => etcd(three.urls), shortTtlMs })) test(name, run)
+  for (const { name, run } of conformance({ engine: () => etcd(three.urls), methods, shortTtlMs })) test(name, run)
 })

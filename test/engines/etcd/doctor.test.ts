@@ -2,16 +2,16 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { endsLeasesEarly } from '../../../src/engines/etcd/doctor.ts'
 import { etcd, type EtcdOptions } from '../../../src/engines/etcd/index.ts'
 import type { Finding } from '../../../src/engine.ts'
-import { startProxy } from '../../support/faults/proxy.ts'
+import { startProxy } from '../../../harness/faults/proxy.ts'
 import {
   addEtcdLearner,
   startEtcd,
   startEtcdCluster,
   type EtcdCluster,
   type EtcdServer,
-} from '../../support/servers/etcd.ts'
-import { until } from '../../support/until.ts'
-import { remains } from './setup.ts'
+} from '../../../harness/servers/etcd.ts'
+import { until } from '../../../harness/until.ts'
+import { contents } from './setup.ts'
 
 let one: EtcdServer
 let three: EtcdCluster
@@ -34,22 +34,26 @@ function found(findings: readonly Finding[], id: string): Finding[] {
 
 test('three members that answer are fit, and nothing is left behind by the check', async () => {
   const findings = await check(three.urls)
-  expect(found(findings, 'etcd/members')).toMatchObject([{ severity: 'ok', found: '3 voting members' }])
+  expect(found(findings, 'etcd/members')).toMatchObject([
+    { severity: 'ok', found: 'The cluster has 3 voting members.' },
+  ])
   expect(found(findings, 'etcd/lease')).toMatchObject([{ severity: 'ok' }])
   expect(found(findings, 'etcd/round-trip')).toHaveLength(1)
   expect(found(findings, 'etcd/reachable').map(({ severity }) => severity)).toEqual(['ok', 'ok', 'ok'])
   expect(findings.filter(({ severity }) => severity === 'critical')).toEqual([])
-  expect(await remains(three.nodes[0]!)).toEqual({ keys: [], leases: [] })
+  expect(await contents(three.nodes[0]!)).toEqual({ keys: [], leases: [] })
 })
 
 test('one member alone is a warning', async () => {
-  expect(found(await check(one.url), 'etcd/members')).toMatchObject([{ severity: 'warning', found: '1 voting member' }])
+  expect(found(await check(one.url), 'etcd/members')).toMatchObject([
+    { severity: 'warning', found: 'The cluster has 1 voting member.' },
+  ])
 })
 
 test('a ttl below what the members keep is a note', async () => {
   await using slow = await startEtcd({ 'heartbeat-interval': '500', 'election-timeout': '5000' })
   expect(found(await check(slow.url, 5000), 'etcd/shortest-lease')).toMatchObject([
-    { severity: 'note', found: 'the members keep every lease for at least 8 s; the ttl is 5000 ms' },
+    { severity: 'note', found: 'The members keep every lease for at least 8 s; the ttl is 5000 ms.' },
   ])
   expect(found(await check(slow.url, 8000), 'etcd/shortest-lease')).toEqual([])
 })
@@ -62,10 +66,10 @@ test('a version in which a stalled leader can end leases early is a warning', as
   expect([...early, ...late].filter(endsLeasesEarly)).toEqual(early)
 })
 
-test('members that are not among the endpoints, or are not there, are told', async () => {
+test('members that are not among the endpoints, or do not answer, are named', async () => {
   const [first, second] = three.urls
   expect(found(await check([first!, second!]), 'etcd/endpoints')).toMatchObject([
-    { severity: 'note', found: 'of 3 members, 1 could not be asked: n2' },
+    { severity: 'note', found: 'Of 3 members, 1 could not be asked: n2.' },
   ])
   const findings = await check([first!, 'http://127.0.0.1:9'])
   expect(found(findings, 'etcd/reachable').find(({ node }) => node === 'http://127.0.0.1:9')).toMatchObject({
@@ -91,7 +95,7 @@ test('a slow way to the server is found out', async () => {
     await check(`http://127.0.0.1:${proxy.port}`, 10_000, { requestTimeout: 10_000 }),
     'etcd/round-trip',
   )
-  const [, medianMs] = /^median ([\d.]+) ms/.exec(finding!.found)!
+  const [, medianMs] = /takes ([\d.]+) ms \(median\)/.exec(finding!.found)!
   expect(Number(medianMs)).toBeGreaterThan(118)
 })
 
@@ -102,7 +106,7 @@ test('the alarm of a full database is critical', async () => {
   const findings = await check(one.url)
   await one.call('maintenance/alarm', { action: 'DEACTIVATE', ...alarm })
   expect(found(findings, 'etcd/alarm')).toMatchObject([
-    { severity: 'critical', found: 'the alarm NOSPACE is raised', remedy: expect.stringContaining('disarm') },
+    { severity: 'critical', found: 'The alarm NOSPACE is raised.', remedy: expect.stringContaining('disarm') },
   ])
   expect(found(findings, 'etcd/lease')).toMatchObject([
     { severity: 'critical', found: expect.stringContaining('space exceeded') },
@@ -114,7 +118,9 @@ test('a learner among the endpoints is a warning, and locks work around it', asy
   const findings = await check([learner.url, ...three.urls])
   expect(found(findings, 'etcd/learner')).toMatchObject([{ severity: 'warning', node: learner.url }])
   expect(found(findings, 'etcd/lease')).toMatchObject([{ severity: 'ok' }])
-  expect(found(findings, 'etcd/members')).toMatchObject([{ severity: 'ok', found: '3 voting members' }])
+  expect(found(findings, 'etcd/members')).toMatchObject([
+    { severity: 'ok', found: 'The cluster has 3 voting members.' },
+  ])
 })
 
 test('a member without a leader is critical', async () => {
@@ -122,5 +128,5 @@ test('a member without a leader is critical', async () => {
   await Promise.all(others.map((node) => node.kill()))
   const leaderless = async (): Promise<Finding | undefined> => found(await check(survivor!.url), 'etcd/leader')[0]
   const finding = await until(leaderless, { what: 'the finding', withinMs: 20_000 })
-  expect(finding).toMatchObject({ severity: 'critical', node: survivor!.url, found: 'knows no leader' })
+  expect(finding).toMatchObject({ severity: 'critical', node: survivor!.url, found: 'The member knows no leader.' })
 })

@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { etcd, type EtcdOptions } from '../../../src/engines/etcd/index.ts'
 import type { Engine, LeaseRef } from '../../../src/engine.ts'
-import { startProxy, type Proxy } from '../../support/faults/proxy.ts'
-import { startEtcd, startEtcdCluster, type EtcdServer } from '../../support/servers/etcd.ts'
-import { until } from '../../support/until.ts'
+import { startProxy, type Proxy } from '../../../harness/faults/proxy.ts'
+import { startEtcd, startEtcdCluster, type EtcdServer } from '../../../harness/servers/etcd.ts'
+import { until } from '../../../harness/until.ts'
 import { collect, granted, requestFor } from '../requests.ts'
-import { base64, remains, watchedFetch } from './setup.ts'
+import { base64, contents, watchedFetch } from './setup.ts'
 
 let server: EtcdServer
 let proxy: Proxy
@@ -40,11 +40,11 @@ test('a refused attempt writes nothing, and a release leaves nothing', async () 
   const lease = await granted(one, requestFor(['a', 'b']))
   const revision = async () =>
     ((await server.call('kv/range', { key: base64('x') })) as { header: { revision: string } }).header.revision
-  const before = [await revision(), (await remains(server)).leases]
+  const before = [await revision(), (await contents(server)).leases]
   expect(await one.acquire(requestFor(['b', 'c']))).toMatchObject({ kind: 'refused', holder: lease.owner })
-  expect([await revision(), (await remains(server)).leases]).toEqual(before)
+  expect([await revision(), (await contents(server)).leases]).toEqual(before)
   expect(await one.release(lease)).toEqual({ ours: true, awaited: 0 })
-  expect(await remains(server)).toEqual({ keys: [], leases: [] })
+  expect(await contents(server)).toEqual({ keys: [], leases: [] })
 })
 
 test('another ttl moves the keys to another etcd lease: same token, and any process can release it', async () => {
@@ -57,12 +57,12 @@ test('another ttl moves the keys to another etcd lease: same token, and any proc
   expect(info).toMatchObject({ owner: lease.owner, token: lease.token })
   expect(info!.remainingMs).toBeGreaterThan(50_000)
   // The one of the shorter ttl has no keys and ends by itself; the keys stay.
-  await until(async () => (await remains(server)).leases.length === 1, { what: 'the first etcd lease to go' })
-  expect((await remains(server)).keys).toHaveLength(2)
+  await until(async () => (await contents(server)).leases.length === 1, { what: 'the first etcd lease to go' })
+  expect((await contents(server)).keys).toHaveLength(2)
   // As a person would, who knows the owner and not the ttl.
   expect(await engine().release({ ...lease, token: 0n })).toMatchObject({ ours: true })
   expect(await one.extend([longer])).toEqual([{ kind: 'lost' }])
-  expect(await remains(server)).toEqual({ keys: [], leases: [] })
+  expect(await contents(server)).toEqual({ keys: [], leases: [] })
 })
 
 test('a change of the ttl that races with a release does not revive the lease', async () => {
@@ -73,8 +73,8 @@ test('a change of the ttl that races with a release does not revive the lease', 
     fetch: watchedFetch(async (path) => void (path === '/v3/lease/grant' && (await one.release(lease)))),
   })
   expect(await racing.extend([{ ...lease, ttlMs: 60_000 }])).toEqual([{ kind: 'lost' }])
-  await until(async () => (await remains(server)).leases.length === 0, { what: 'no leases' })
-  expect((await remains(server)).keys).toEqual([])
+  await until(async () => (await contents(server)).leases.length === 0, { what: 'no leases' })
+  expect((await contents(server)).keys).toEqual([])
 })
 
 test('a lease that is asked for again by its owner has its whole time again', async () => {
@@ -107,7 +107,7 @@ test('200 leases are renewed at once', async () => {
   console.log(`etcd: 200 leases renewed and proved in ${Math.round(performance.now() - startedMs)} ms`)
   expect(kinds).toEqual(leases.map(() => 'held'))
   await Promise.all(leases.map((lease) => one.release(lease)))
-  expect(await remains(server)).toEqual({ keys: [], leases: [] })
+  expect(await contents(server)).toEqual({ keys: [], leases: [] })
 })
 
 test('inspect shows who holds since when and how many wait, and other keys not at all', async () => {
@@ -157,7 +157,7 @@ test('the reply to the grant is lost: it is asked for again, and granted once', 
     expect(await collect(one.inspect('lost-reply'))).toMatchObject([{ owner: request.owner, token: lease.token }])
     expect(await one.release(lease)).toMatchObject({ ours: true })
   }
-  expect(await remains(server)).toEqual({ keys: [], leases: [] })
+  expect(await contents(server)).toEqual({ keys: [], leases: [] })
 })
 
 test('an attempt that is not answered in time rejects, and is undone as soon as the server can be reached', async () => {
@@ -175,11 +175,11 @@ test('an attempt that is not answered in time rejects, and is undone as soon as 
     message: expect.stringContaining('no answer within 300 ms'),
   })
   // It did land.
-  expect((await remains(server)).leases).toHaveLength(1)
+  expect((await contents(server)).leases).toHaveLength(1)
   await until(() => revokes > 0, { what: 'a first try to undo it' })
   heal()
-  await until(async () => (await remains(server)).leases.length === 0, { what: 'the undoing', withinMs: 15_000 })
-  expect((await remains(server)).keys).toEqual([])
+  await until(async () => (await contents(server)).leases.length === 0, { what: 'the undoing', withinMs: 15_000 })
+  expect((await contents(server)).keys).toEqual([])
 })
 
 test('a member that does not answer is left for the next one, which is then asked first', async () => {
@@ -207,10 +207,10 @@ test('of members that all fail, the error tells each one’s reason', async () =
   expect(await one.extend([{ ...requestFor('a'), token: 1n }])).toMatchObject([{ kind: 'unknown' }])
 })
 
-test('a server that is not etcd is told apart from one that refuses', async () => {
+test('a server that is not etcd is distinguished from one that refuses', async () => {
   const options = { fetch: async () => new Response('<html>hello</html>') }
   await expect(engine(server.url, options).acquire(requestFor('a'))).rejects.toThrow(
-    "etcd: expected an answer of etcd's, got 200 <html>hello</html>",
+    'etcd: expected an answer from etcd, got 200 <html>hello</html>',
   )
 })
 

@@ -2,10 +2,10 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { etcd, type EtcdOptions, type Fetch } from '../../../src/engines/etcd/index.ts'
 import type { Engine, QueuedGrant } from '../../../src/engine.ts'
 import { createLocks } from '../../../src/locks.ts'
-import { startEtcd, type EtcdServer } from '../../support/servers/etcd.ts'
-import { until } from '../../support/until.ts'
+import { startEtcd, type EtcdServer } from '../../../harness/servers/etcd.ts'
+import { until } from '../../../harness/until.ts'
 import { granted, requestFor } from '../requests.ts'
-import { base64, queueLength, remains, watchedFetch } from './setup.ts'
+import { base64, queueLength, contents, watchedFetch } from './setup.ts'
 
 let server: EtcdServer
 
@@ -118,7 +118,7 @@ test('an aborted wait rejects with its reason; by then its place and its etcd le
   await expect(waiting).rejects.toBe(reason)
   expect(await queueLength(waiter, 'aborted')).toBe(1)
   await first.release()
-  expect(await remains(server)).toEqual({ keys: [], leases: [] })
+  expect(await contents(server)).toEqual({ keys: [], leases: [] })
 })
 
 test('a waiter whose place was removed says so, and may try again', async () => {
@@ -133,7 +133,7 @@ test('a waiter whose place was removed says so, and may try again', async () => 
   await first.release()
 })
 
-test('a waiter whose engine is closed is told, and does not wait on', async () => {
+test('a waiter whose engine is closed learns that, and stops waiting', async () => {
   const first = await hold('closing')
   const waiter = etcd(server.url)
   const waiting = waiter.enqueue!(requestFor('closing'), never).catch((error: unknown) => error)

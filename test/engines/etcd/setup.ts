@@ -1,6 +1,6 @@
 import type { Fetch } from '../../../src/engines/etcd/index.ts'
 import type { Engine } from '../../../src/engine.ts'
-import type { EtcdServer } from '../../support/servers/etcd.ts'
+import type { EtcdServer } from '../../../harness/servers/etcd.ts'
 import { collect } from '../requests.ts'
 
 export function base64(text: string): string {
@@ -8,7 +8,7 @@ export function base64(text: string): string {
 }
 
 /** Every key there is, and every lease. */
-export async function remains(server: EtcdServer): Promise<{ keys: string[]; leases: unknown[] }> {
+export async function contents(server: EtcdServer): Promise<{ keys: string[]; leases: unknown[] }> {
   const all = { key: base64('\0'), range_end: base64('\0'), keys_only: true }
   const { kvs = [] } = (await server.call('kv/range', all)) as { kvs?: { key: string }[] }
   const { leases = [] } = (await server.call('lease/leases', {})) as { leases?: unknown[] }

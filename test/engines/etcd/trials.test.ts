@@ -1,6 +1,6 @@
 import { describe } from 'vitest'
 import { etcd } from '../../../src/engines/etcd/index.ts'
-import { startEtcd } from '../../support/servers/etcd.ts'
+import { startEtcd } from '../../../harness/servers/etcd.ts'
 import { faultTrials, processTrials, type BreakableServers } from '../trials.ts'
 
 describe('etcd', () => {

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import type { Engine, LeaseRef } from '../../../src/engine.ts'
 import { file } from '../../../src/engines/file/index.ts'
-import { loadLibrary } from '../../../src/engines/file/library.ts'
+import { loadSqlite } from '../../../src/engines/file/client.ts'
 import { createLocks } from '../../../src/locks.ts'
 import { EngineError } from '../../../src/errors.ts'
 import { AS_NOBODY, hasNamespaces, leases, Place, unsharedAfter } from './setup.ts'
@@ -13,7 +13,7 @@ let owners = 0
 
 /** One attempt by a new owner. */
 async function lease(engine: Engine, resource: string, ttlMs = 30_000): Promise<LeaseRef> {
-  const request = { resources: [resource], owner: `owner ${++owners}`, ttlMs, inOrder: false }
+  const request = { resources: [resource], owner: `owner ${++owners}`, ttlMs }
   const outcome = await engine.acquire(request)
   if (outcome.kind === 'refused') throw new Error(`refused: ${JSON.stringify(outcome)}`)
   return { ...request, token: outcome.token }
@@ -27,7 +27,7 @@ async function failure(engine: Engine): Promise<EngineError> {
 }
 
 async function sql(path: string, text: string): Promise<void> {
-  const { connect } = await loadLibrary()
+  const { connect } = await loadSqlite()
   const connection = connect(path)
   connection.exec(text)
   connection.close()
@@ -54,13 +54,13 @@ function contents(folder: string): Record<string, string> {
 
 describe('a file that can not be used is named, with what to do, and stays as it is', () => {
   const cases: [what: string, make: (path: string) => void | Promise<void>, message: RegExp][] = [
-    ['a text', (path) => writeFileSync(path, 'To do:\n'.repeat(200)), /not, or no longer, a database.*move it/],
-    ['an empty file', (path) => writeFileSync(path, ''), /is empty\. If nothing uses it, remove it/],
-    ['a folder', (path) => mkdirSync(path), /is not a file; pass the path of a file/],
+    ['a text', (path) => writeFileSync(path, 'To do:\n'.repeat(200)), /is not a database, or is damaged.*move it/],
+    ['an empty file', (path) => writeFileSync(path, ''), /is empty\. If no process uses it, remove it\./],
+    ['a folder', (path) => mkdirSync(path), /is not a file\. Pass the path of a file\./],
     [
       'a database of another program',
       (path) => sql(path, 'CREATE TABLE customer (name TEXT)'),
-      /database of another program; choose another path/,
+      /database of another program\. Choose another path\./,
     ],
     [
       'a file of a newer ringfence',
@@ -68,7 +68,7 @@ describe('a file that can not be used is named, with what to do, and stays as it
         await used(path)
         await sql(path, 'PRAGMA user_version = 2')
       },
-      /has version 2 of the tables, and this ringfence knows 1; use the same version/,
+      /has version 2 of the tables, and this ringfence knows version 1\. Use the same version/,
     ],
     [
       'a truncated file',
@@ -76,7 +76,7 @@ describe('a file that can not be used is named, with what to do, and stays as it
         await used(path)
         truncateSync(path, 8192)
       },
-      /not, or no longer, a database.*move it and its -wal and -shm away/,
+      /is not a database, or is damaged.*move it and its -wal and -shm away/,
     ],
     [
       'a file with a page of rubbish',
@@ -86,16 +86,16 @@ describe('a file that can not be used is named, with what to do, and stays as it
         bytes.fill(0xa5, 4096, 4 * 4096)
         writeFileSync(path, bytes)
       },
-      /not, or no longer, a database/,
+      /is not a database, or is damaged/,
     ],
     [
       'a log without its file',
       async (path) => {
         writeFileSync(`${path}-wal`, 'left behind')
       },
-      /is missing, but .*-wal of it are there\. Put it back/,
+      /is missing, but .*-wal exists\. Put it back/,
     ],
-    ['a path below a file', (path) => writeFileSync(join(path, '..', 'folder'), ''), /can't be the path of a file/],
+    ['a path below a file', (path) => writeFileSync(join(path, '..', 'folder'), ''), /cannot be the path of a file/],
   ]
 
   test.each(cases)('%s', async (what, make, message) => {
@@ -121,7 +121,9 @@ describe('where nothing may be written', () => {
     const puppet = await place.puppet({ under: AS_NOBODY })
     const answer = await puppet.call('tryAcquire', { resource: 'x' })
     expect(answer).toMatchObject({ type: 'failed', code: 'ENGINE', transient: false })
-    expect(answer['message']).toMatch(/locks\.db can't be opened for writing: .*permission denied.*choose another path/)
+    expect(answer['message']).toMatch(
+      /locks\.db cannot be opened for writing: .*permission denied.*choose another path/,
+    )
     chmodSync(place.folder, 0o755)
     expect(readdirSync(place.folder)).toEqual([])
   })
@@ -134,7 +136,7 @@ describe('where nothing may be written', () => {
     const puppet = await place.puppet({ under: AS_NOBODY })
     const answer = await puppet.call('tryAcquire', { resource: 'x' })
     expect(answer).toMatchObject({ type: 'failed', code: 'ENGINE', transient: false })
-    expect(answer['message']).toMatch(/can't be opened for writing: EACCES: permission denied, access '.*locks\.db'/)
+    expect(answer['message']).toMatch(/cannot be opened for writing: EACCES: permission denied, access '.*locks\.db'/)
     chmodSync(place.folder, 0o755)
   })
 
@@ -145,7 +147,7 @@ describe('where nothing may be written', () => {
     const puppet = await place.puppet({ under: unsharedAfter(mount, '--mount') })
     const answer = await puppet.call('tryAcquire', { resource: 'x' })
     expect(answer).toMatchObject({ type: 'failed', transient: false })
-    expect(answer['message']).toMatch(/can't be opened for writing: EROFS: read-only file system/)
+    expect(answer['message']).toMatch(/cannot be opened for writing: EROFS: read-only file system/)
   })
 })
 
@@ -164,7 +166,7 @@ describe.skipIf(!hasNamespaces)('on a full disk', () => {
     // The log has some room of its own at first.
     for (let i = 0; i < 50; i++) refusals.push(await puppet.call('tryAcquire', { resource: `y${i}` }))
     expect(refusals.at(-1)).toMatchObject({ type: 'failed', code: 'ENGINE', transient: true })
-    expect(refusals.at(-1)!['message']).toMatch(/locks\.db can't be written: the disk is full/)
+    expect(refusals.at(-1)!['message']).toMatch(/locks\.db cannot be written: the disk is full/)
     expect(await puppet.call('extend', x)).toMatchObject({
       type: 'failed',
       code: 'ENGINE',
@@ -204,7 +206,7 @@ describe('a file that is removed or replaced while in use', () => {
     const held = await lease(holder, 'x')
     await lease(other, 'y', 1).catch(() => undefined)
     removeAll(place.path)
-    await expect(lease(other, 'x')).rejects.toThrow(/locks\.db was removed while in use; put it back, or wait/)
+    await expect(lease(other, 'x')).rejects.toThrow(/locks\.db was removed while in use\. Put it back, or wait/)
     await expect(lease(other, 'z')).rejects.toMatchObject({ code: 'ENGINE', transient: true })
     expect(await holder.extend([held])).toMatchObject([{ kind: 'unknown' }])
     expect(existsSync(place.path)).toBe(false)
@@ -261,8 +263,8 @@ describe('a new file', () => {
     await using place = new Place()
     const path = join(place.folder, 'a', 'b', 'locks.db')
     const engine = file(path)
-    expect(await engine.init!()).toEqual([`made ${path}, which this user alone can read and write`])
-    expect(await engine.init!()).toEqual([`${path} is there already`])
+    expect(await engine.init!()).toEqual([`Created ${path}, which only this user can read and write.`])
+    expect(await engine.init!()).toEqual([`${path} existed already.`])
     await lease(engine, 'x')
     const modes = ['..', '../locks.db', '../locks.db-wal', '../locks.db-shm'].map((name) => {
       return (statSync(join(path, name === '..' ? '..' : name)).mode & 0o777).toString(8)

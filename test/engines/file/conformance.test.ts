@@ -1,11 +1,14 @@
 import { join } from 'node:path'
 import { afterAll, describe, test } from 'vitest'
-import { conformance } from '../../../src/conformance.ts'
+import { conformance } from '../../../src/conformance/index.ts'
+import type { Engine } from '../../../src/engine.ts'
 import { file } from '../../../src/engines/file/index.ts'
-import { createFolder, removeFolder } from '../../support/temporary-folder.ts'
+import { createFolder, removeFolder } from '../../../harness/temporary-folder.ts'
 
 describe('file', () => {
   const folder = createFolder('file')
   afterAll(() => removeFolder(folder))
-  for (const { name, run } of conformance({ engine: () => file(join(folder, 'locks.db')) })) test(name, run)
+  const engine = (): Engine => file(join(folder, 'locks.db'))
+  const methods = ['enqueue', 'leave', 'init'] as const
+  for (const { name, run } of conformance({ engine, methods })) test(name, run)
 })

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest'
 import type { Finding } from '../../../src/engine.ts'
 import { fileSystem, space } from '../../../src/engines/file/doctor.ts'
 import { file } from '../../../src/engines/file/index.ts'
-import { loadLibrary } from '../../../src/engines/file/library.ts'
+import { loadSqlite } from '../../../src/engines/file/client.ts'
 import { hasNamespaces, Place, unsharedAfter } from './setup.ts'
 
 async function findings(path: string, ttlMs = 30_000): Promise<Map<string, Finding>> {
@@ -27,7 +27,7 @@ describe('the doctor', () => {
   test('finds a damaged table', async () => {
     await using place = new Place()
     await findings(place.path)
-    const { connect } = await loadLibrary()
+    const { connect } = await loadSqlite()
     const connection = connect(place.path)
     for (let i = 0; i < 200; i++) {
       connection.exec(`INSERT INTO lease VALUES ('${i}${'x'.repeat(300)}', '', 1, '', 0, 0, 0, NULL)`)
@@ -54,13 +54,13 @@ describe('the doctor', () => {
     chmodSync(path, 0o660)
     expect((await findings(path)).get('file/permissions')).toMatchObject({
       severity: 'warning',
-      remedy: `chmod go-w ${path}`,
+      remedy: `Run \`chmod go-w ${path}\`.`,
     })
     chmodSync(path, 0o600)
     chmodSync(folder, 0o777)
     expect((await findings(path)).get('file/permissions')).toMatchObject({
       severity: 'warning',
-      remedy: `chmod go-w ${folder}`,
+      remedy: `Run \`chmod go-w ${folder}\`.`,
     })
     chmodSync(folder, 0o1777)
     expect((await findings(path)).get('file/permissions')).toMatchObject({ severity: 'ok' })
@@ -88,9 +88,9 @@ describe('the doctor', () => {
 
   test('says which file systems are not of one machine', () => {
     // These can't be mounted by a test. The numbers are those of statfs(2), which are signed on some machines.
-    expect(fileSystem(0x6969)).toMatchObject({ severity: 'critical', found: 'the file is on NFS' })
-    expect(fileSystem(0xff534d42 | 0)).toMatchObject({ severity: 'critical', found: 'the file is on CIFS' })
-    expect(fileSystem(0x65735546)).toMatchObject({ severity: 'critical', found: 'the file is on FUSE' })
+    expect(fileSystem(0x6969)).toMatchObject({ severity: 'critical', found: 'The file is on NFS.' })
+    expect(fileSystem(0xff534d42 | 0)).toMatchObject({ severity: 'critical', found: 'The file is on CIFS.' })
+    expect(fileSystem(0x65735546)).toMatchObject({ severity: 'critical', found: 'The file is on FUSE.' })
     expect(fileSystem(0xef53)).toMatchObject({ severity: 'ok' })
     expect(space(33 * 1024 * 1024)).toMatchObject({ severity: 'ok' })
   })

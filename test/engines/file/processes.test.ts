@@ -3,12 +3,12 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import type { Finding } from '../../../src/engine.ts'
 import { file } from '../../../src/engines/file/index.ts'
-import { loadLibrary } from '../../../src/engines/file/library.ts'
+import { loadSqlite } from '../../../src/engines/file/client.ts'
 import { thisMachine } from '../../../src/engines/file/machine.ts'
 import { createLocks } from '../../../src/locks.ts'
-import { hasEngine } from '../../support/engines.ts'
-import { shiftedClock } from '../../support/faults/clock.ts'
-import { until } from '../../support/until.ts'
+import { isAvailable } from '../../../harness/binaries.ts'
+import { shiftedClock } from '../../../harness/faults/clock.ts'
+import { until } from '../../../harness/until.ts'
 import { AS_NOBODY, hasNamespaces, leases, Place, unshared, unsharedAfter, type Puppet } from './setup.ts'
 
 const x = { resource: 'x' }
@@ -50,12 +50,12 @@ describe('the queue', () => {
   test('refuses who does not wait while others do, also when nobody holds the resource; not for ever', async () => {
     await using place = new Place()
     const engine = file(place.path)
-    const request = { resources: ['x'], owner: 'late', ttlMs: 1000, inOrder: false }
+    const request = { resources: ['x'], owner: 'late', ttlMs: 1000 }
     await engine.acquire(request)
     await engine.release({ ...request, token: 0n })
     // One who waits and lives, but does not take its turn.
     const { boot, self } = thisMachine()
-    const connection = (await loadLibrary()).connect(place.path)
+    const connection = (await loadSqlite()).connect(place.path)
     connection.exec(
       `INSERT INTO ticket VALUES (1, 'idle', '${boot}', 0, NULL, '${self}'); INSERT INTO queue VALUES ('x', 1)`,
     )
@@ -104,12 +104,12 @@ describe('the queue', () => {
     await using place = new Place()
     await using holder = createLocks(file(place.path))
     await holder.acquire('x')
-    const engine = file(place.path, { patience: 50 })
+    const engine = file(place.path, { requestTimeout: 50 })
     const giveUp = new AbortController()
-    const request = { resources: ['x'], owner: 'impatient', ttlMs: 1000, inOrder: false }
+    const request = { resources: ['x'], owner: 'impatient', ttlMs: 1000 }
     const turn = engine.enqueue!(request, giveUp.signal)
     await queued(place, 1)
-    const blocker = (await loadLibrary()).connect(place.path)
+    const blocker = (await loadSqlite()).connect(place.path)
     blocker.exec('BEGIN IMMEDIATE')
     giveUp.abort()
     await expect(turn).rejects.toThrow('aborted')
@@ -195,6 +195,23 @@ describe('a holder', () => {
     expect(performance.now() - ranMs).toBeGreaterThan(2500)
   })
 
+  test('whose process is killed in the middle of a job of once keeps the job until atLeast is over', async () => {
+    await using place = new Place()
+    const [started, renewed] = [await place.puppet({ ttlMs: 1000 }), await place.puppet({ ttlMs: 1000 })]
+    await started.call('onceForever', { resource: 'started', atLeast: 3000 })
+    const beganMs = performance.now()
+    await renewed.call('onceForever', { resource: 'renewed', atLeast: 600, ttl: 2000 })
+    await started.worker.kill('SIGKILL')
+    await using locks = createLocks(file(place.path))
+    expect(await locks.once('started', {}, () => 1)).toEqual({ ran: false })
+    await locks.acquire('started', { wait: '20s' })
+    expect(performance.now() - beganMs).toBeGreaterThan(2500)
+    // After that time, and with the next renewal, the job ends with its process again.
+    expect(await locks.once('renewed', {}, () => 1)).toEqual({ ran: false })
+    await renewed.worker.kill('SIGKILL')
+    expect(await locks.once('renewed', {}, () => 1)).toEqual({ ran: true, value: 1 })
+  })
+
   test('whose work may outlive it holds until its ttl is over', async () => {
     await using place = new Place()
     const holder = await place.puppet({ ttlMs: 1500, engine: { deadHolder: 'after ttl' } })
@@ -214,7 +231,7 @@ function childOf(pid: number): number {
 }
 
 describe('time', () => {
-  test.skipIf(!hasEngine('clock-shift'))('is not the wall clock: setting that ends no lease', async () => {
+  test.skipIf(!isAvailable('clock-shift'))('is not the wall clock: setting that ends no lease', async () => {
     await using place = new Place()
     await using locks = createLocks(file(place.path), { ttl: '30s' })
     const clock = shiftedClock(place.folder)

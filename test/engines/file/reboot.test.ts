@@ -3,8 +3,9 @@ import { describe, expect, test } from 'vitest'
 import { machineClock, type MachineClock } from '../../../src/clock.ts'
 import { FileEngine } from '../../../src/engines/file/engine.ts'
 import { file } from '../../../src/engines/file/index.ts'
-import { loadLibrary } from '../../../src/engines/file/library.ts'
+import { loadSqlite } from '../../../src/engines/file/client.ts'
 import { thisMachine, type Machine } from '../../../src/engines/file/machine.ts'
+import { systemRandom } from '../../../src/random.ts'
 import { leases, Place } from './setup.ts'
 
 /** A machine can't be rebooted by a test: its boot and its clocks are handed in; the rest is as ever. */
@@ -20,14 +21,15 @@ function engineOf(path: string, machine: Partial<Machine>, clock: Partial<Machin
       order: 'first come, first served by process',
     },
     clock: { ...machineClock, ...clock },
-    patienceMs: () => 1000,
+    random: systemRandom,
+    requestTimeoutMs: () => 1000,
     machine: () => ({ ...thisMachine(), self: null, ...machine }),
     endsWithProcess: true,
   })
 }
 
 function request(owner: string, resource = 'x', ttlMs = 30_000) {
-  return { resources: [resource], owner, ttlMs, inOrder: false }
+  return { resources: [resource], owner, ttlMs }
 }
 
 async function granted(engine: FileEngine, owner: string, resource?: string): Promise<bigint> {
@@ -128,7 +130,7 @@ test('what nobody wants any more does not stay in the file for ever', async () =
   await killed.worker.kill()
   const engine = engineOf(place.path, {}, { wallMs: () => Date.now() + 2 * 3_600_000 })
   await granted(engine, 'one', 'another job')
-  const { connect } = await loadLibrary()
+  const { connect } = await loadSqlite()
   const connection = connect(place.path)
   const rows = connection.prepare('SELECT resource FROM lease UNION ALL SELECT resource FROM queue').all()
   expect(rows.map(({ resource }) => resource)).toEqual(['another job'])

@@ -2,8 +2,8 @@ import { spawnSync } from 'node:child_process'
 import { chownSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Engine, LeaseInfo } from '../../../src/engine.ts'
-import { startWorker, type Worker, type WorkerOptions } from '../../support/child.ts'
-import { createFolder, removeFolder } from '../../support/temporary-folder.ts'
+import { startWorker, type Worker, type WorkerOptions } from '../../../harness/child.ts'
+import { createFolder, removeFolder } from '../../../harness/temporary-folder.ts'
 
 export interface Message {
   readonly type: string

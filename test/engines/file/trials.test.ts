@@ -2,11 +2,11 @@ import { readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import type { Finding } from '../../../src/engine.ts'
 import { file } from '../../../src/engines/file/index.ts'
-import { loadLibrary } from '../../../src/engines/file/library.ts'
+import { loadSqlite } from '../../../src/engines/file/client.ts'
 import { createLocks } from '../../../src/locks.ts'
-import type { Worker } from '../../support/child.ts'
-import { hasEngine, program } from '../../support/engines.ts'
-import { until } from '../../support/until.ts'
+import type { Worker } from '../../../harness/child.ts'
+import { isAvailable, program } from '../../../harness/binaries.ts'
+import { until } from '../../../harness/until.ts'
 import { faultTrials, processTrials, type BreakableServers } from '../trials.ts'
 import { leases, Place, type Message } from './setup.ts'
 
@@ -19,7 +19,7 @@ describe('file', () => {
 /** Frozen: someone does not end its transaction. Killed: the folder is gone from where it was. */
 async function start(): Promise<BreakableServers> {
   const place = new Place()
-  const { connect } = await loadLibrary()
+  const { connect } = await loadSqlite()
   let blocker: ReturnType<typeof connect> | undefined
   return {
     env: { RINGFENCE_FILE: place.path },
@@ -39,7 +39,7 @@ async function start(): Promise<BreakableServers> {
 
 const isType = (type: string) => (message: Message) => message.type === type
 
-test.skipIf(!hasEngine('node'))(
+test.skipIf(!isAvailable('node'))(
   'a process with node:sqlite and one with libsql exclude each other on the same file',
   async () => {
     await using place = new Place()

@@ -1,7 +1,7 @@
 import { createConnection as createMariadb, createPool as createMariadbPool } from 'mariadb'
 import { createConnection as createMysql2, createPool as createMysql2Pool } from 'mysql2/promise'
 import type { MariadbLike } from '../../../src/engines/mariadb/index.ts'
-import type { MariadbServer } from '../../support/servers/mariadb.ts'
+import type { MariadbServer } from '../../../harness/servers/mariadb.ts'
 
 export interface Connected {
   readonly client: MariadbLike

@@ -1,8 +1,8 @@
 import { createPool, type Pool } from 'mysql2/promise'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { mariadb } from '../../../src/engines/mariadb/index.ts'
-import { startMariadb, type MariadbServer } from '../../support/servers/mariadb.ts'
-import { contend, GRANTS } from '../sql/contention.ts'
+import { startMariadb, type MariadbServer } from '../../../harness/servers/mariadb.ts'
+import { contend, GRANTS } from '../shared/sql/contention.ts'
 import { addressOf } from './clients.ts'
 
 let server: MariadbServer
@@ -26,7 +26,7 @@ test.each(['READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'])(
       pools.push(pool)
       return pool
     }
-    const { grants, failures } = await contend(() => mariadb(open(), { timeout: '10s' }))
+    const { grants, failures } = await contend(() => mariadb(open(), { requestTimeout: '10s' }))
     expect({ grants, failures }).toEqual({ grants: GRANTS, failures: [] })
     const collisions = await server.sql(`SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'`)
     console.log(`mariadb, ${isolation}: ${collisions.replace('\t', ' ')} so far`)

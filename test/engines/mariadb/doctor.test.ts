@@ -2,7 +2,7 @@ import { createPool, type PoolOptions } from 'mysql2/promise'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Finding } from '../../../src/engine.ts'
 import { mariadb, mariadbSchema, type MariadbOptions } from '../../../src/engines/mariadb/index.ts'
-import { startMariadb, type MariadbServer } from '../../support/servers/mariadb.ts'
+import { startMariadb, type MariadbServer } from '../../../harness/servers/mariadb.ts'
 import { addressOf } from './clients.ts'
 
 let server: MariadbServer
@@ -59,25 +59,28 @@ test('a server in order has nothing but good findings', async () => {
 
 test('read_only is critical', async () => {
   const findings = await having('read_only = ON', 'read_only = OFF', () => check())
-  expect(finding(findings, 'writable')).toEqual({ severity: 'critical', found: 'read_only is on' })
+  expect(finding(findings, 'writable')).toEqual({
+    severity: 'critical',
+    found: 'The server is read-only: read_only is on.',
+  })
 })
 
 test.each(['0', '2'])('innodb_flush_log_at_trx_commit = %s is a warning', async (value) => {
   const setting = 'innodb_flush_log_at_trx_commit'
   const findings = await having(`${setting} = ${value}`, `${setting} = 1`, () => check())
-  expect(finding(findings, 'flush-log')).toEqual({ severity: 'warning', found: `${setting} is ${value}` })
+  expect(finding(findings, 'flush-log')).toEqual({ severity: 'warning', found: `The setting ${setting} is ${value}.` })
 })
 
 test('autocommit = 0 is critical', async () => {
   const findings = await having('autocommit = 0', 'autocommit = 1', () => check())
-  expect(finding(findings, 'autocommit')).toEqual({ severity: 'critical', found: 'autocommit is off' })
+  expect(finding(findings, 'autocommit')).toEqual({ severity: 'critical', found: 'The setting autocommit is off.' })
 })
 
 test('a table of another engine is critical', async () => {
   // Which has shorter keys.
   await server.sql(mariadbSchema('old').replace('InnoDB', 'MyISAM').replace('1024', '512'))
   const findings = await check({ table: 'old' })
-  expect(finding(findings, 'table')).toEqual({ severity: 'critical', found: 'the table `old` is of the engine MyISAM' })
+  expect(finding(findings, 'table')).toEqual({ severity: 'critical', found: 'The table `old` has the engine MyISAM.' })
 })
 
 test('a missing table is worth a note where it is created, and critical where not; some other table is critical', async () => {
@@ -86,7 +89,7 @@ test('a missing table is worth a note where it is created, and critical where no
   await server.sql('CREATE TABLE other (resource int, token int)')
   expect(finding(await check({ table: 'other' }), 'table')).toEqual({
     severity: 'critical',
-    found: 'the table `other` has no column owner, acquired_at, expires_at',
+    found: 'The table `other` does not have the columns owner, acquired_at, expires_at.',
   })
 })
 
@@ -94,7 +97,7 @@ test('a loose sql_mode and serializable transactions are worth a note', async ()
   const loose = await having(`sql_mode = ''`, 'sql_mode = DEFAULT', () => check())
   expect(finding(loose, 'sql-mode')).toMatchObject({ severity: 'note' })
   const serial = await having(`tx_isolation = 'SERIALIZABLE'`, 'tx_isolation = DEFAULT', () => check())
-  expect(finding(serial, 'isolation')).toEqual({ severity: 'note', found: 'the isolation level is SERIALIZABLE' })
+  expect(finding(serial, 'isolation')).toEqual({ severity: 'note', found: 'The isolation level is SERIALIZABLE.' })
 })
 
 test('a server that can not be reached is critical', async () => {

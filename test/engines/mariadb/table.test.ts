@@ -5,10 +5,10 @@ import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import type { Engine } from '../../../src/engine.ts'
 import { mariadb, mariadbSchema, type MariadbOptions } from '../../../src/engines/mariadb/index.ts'
 import { createLocks } from '../../../src/locks.ts'
-import { startProxy } from '../../support/faults/proxy.ts'
-import { startMariadb, type MariadbServer } from '../../support/servers/mariadb.ts'
-import { until } from '../../support/until.ts'
-import { grant, leasesOf, request } from '../sql/requests.ts'
+import { startProxy } from '../../../harness/faults/proxy.ts'
+import { startMariadb, type MariadbServer } from '../../../harness/servers/mariadb.ts'
+import { until } from '../../../harness/until.ts'
+import { grant, leasesOf, request } from '../shared/sql/requests.ts'
 import { addressOf } from './clients.ts'
 
 let server: MariadbServer
@@ -132,7 +132,7 @@ test('a statement fails as a whole, whatever the sql_mode: one row that is held 
 test('an acquire whose answer is lost is undone', async () => {
   await using proxy = await startProxy(server.port)
   const pool = createPool({ ...addressOf(server), port: proxy.port })
-  const engine = mariadb(pool, { timeout: 1000 })
+  const engine = mariadb(pool, { requestTimeout: 1000 })
   await engine.init!()
   // With the delay, the look is answered in time and the insertion is not.
   for (const fault of [() => proxy.cutOnNextReply('INSERT'), () => proxy.delay(700, 'replies')]) {
@@ -198,7 +198,7 @@ test('a client that is none, one whose answers are no rows, and bad options are 
   )
   expect(() => mariadb({} as never)).toThrow('got an object')
   expect(() => mariadb(client, { tabel: 'x' } as never)).toThrow(
-    "options: expected table, createTable, timeout, drift, clock, got 'tabel'",
+    "options: expected table, createTable, requestTimeout, drift, clock, got 'tabel'",
   )
   expect(() => mariadb(client, { table: 'x`y' })).toThrow('table: expected a name')
   expect(() => mariadb(client, { drift: 1 })).toThrow('drift: expected a part of the ttl')

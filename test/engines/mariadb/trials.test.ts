@@ -1,7 +1,7 @@
 import { createPool } from 'mariadb'
 import { describe } from 'vitest'
 import { mariadb } from '../../../src/engines/mariadb/index.ts'
-import { startMariadb } from '../../support/servers/mariadb.ts'
+import { startMariadb } from '../../../harness/servers/mariadb.ts'
 import { faultTrials, processTrials, type BreakableServers } from '../trials.ts'
 import { addressOf } from './clients.ts'
 

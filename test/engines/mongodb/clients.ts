@@ -31,7 +31,7 @@ export interface LeaseDocument {
 let attempts = 0
 
 export function request(resources: readonly string[], some: Partial<LeaseRequest> = {}): LeaseRequest {
-  return { resources, owner: `${++attempts}@test`, ttlMs: 30_000, inOrder: false, ...some }
+  return { resources, owner: `${++attempts}@test`, ttlMs: 30_000, ...some }
 }
 
 /** Rejects when it is not granted. */

@@ -1,12 +1,12 @@
 import { MongoClient } from 'mongodb'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Engine, Finding } from '../../../src/engine.ts'
-import { hasEngine } from '../../support/engines.ts'
-import { startMongodb, startMongodbReplicaSet, type MongodbServer } from '../../support/servers/mongodb.ts'
+import { isAvailable } from '../../../harness/binaries.ts'
+import { startMongodb, startMongodbReplicaSet, type MongodbServer } from '../../../harness/servers/mongodb.ts'
 import { open } from './clients.ts'
 
 const TTL_MS = 30_000
-const noClock = !hasEngine('clock-shift')
+const noClock = !isAvailable('clock-shift')
 let alone: MongodbServer
 let replicaSet: MongodbServer
 
@@ -63,7 +63,7 @@ test('a server without a replica set: a warning, and a note that waiters poll', 
     'ok mongodb/collection',
     'ok mongodb/clock',
   ])
-  expect(of('mongodb/version')?.found).toMatch(/^MongoDB \d+\.\d+/)
+  expect(of('mongodb/version')?.found).toMatch(/^The server is MongoDB \d+\.\d+\./)
 })
 
 test('a replica set of one: a majority is all of it', async () => {
@@ -80,7 +80,7 @@ test('a replica set of one: a majority is all of it', async () => {
     'ok mongodb/collection',
     'ok mongodb/clock',
   ])
-  expect(of('mongodb/members')?.found).toBe('1 with data, 0 arbiters')
+  expect(of('mongodb/members')?.found).toBe('The set has 1 member with data and 0 arbiters.')
 })
 
 describe('permissions', () => {
@@ -106,9 +106,7 @@ describe('permissions', () => {
       'ok mongodb/clock',
     ])
     expect(await opened.engine.watch!(['any'], () => undefined).armed).toBe(false)
-    expect(
-      await opened.engine.acquire({ resources: ['a', 'b'], owner: 'o', ttlMs: 1000, inOrder: false }),
-    ).toMatchObject({
+    expect(await opened.engine.acquire({ resources: ['a', 'b'], owner: 'o', ttlMs: 1000 })).toMatchObject({
       kind: 'granted',
     })
   })
@@ -144,7 +142,10 @@ test('an arbiter: with one member with data down there is a primary, but no majo
   await using set = await startMongodbReplicaSet({ members: 2, arbiters: 1 })
   await using opened = open(set.url)
   const sound = await check(opened.engine)
-  expect(sound.of('mongodb/members')).toMatchObject({ severity: 'warning', found: '2 with data, 1 arbiter' })
+  expect(sound.of('mongodb/members')).toMatchObject({
+    severity: 'warning',
+    found: 'The set has 2 members with data and 1 arbiter.',
+  })
   expect(sound.of('mongodb/writes')).toMatchObject({ severity: 'ok' })
   expect(sound.all).not.toContain('warning mongodb/health')
   const primary = await set.primary()
@@ -159,12 +160,15 @@ test('three members, and a set that does not insist on the journal', async () =>
   await using set = await startMongodbReplicaSet({ config: { writeConcernMajorityJournalDefault: false } })
   await using opened = open(set.url)
   const { of } = await check(opened.engine)
-  expect(of('mongodb/members')).toMatchObject({ severity: 'ok', found: '3 with data, 0 arbiters' })
+  expect(of('mongodb/members')).toMatchObject({
+    severity: 'ok',
+    found: 'The set has 3 members with data and 0 arbiters.',
+  })
   expect(of('mongodb/journal')).toMatchObject({ severity: 'warning' })
 })
 
 test('a majority that needs longer than a request has', async () => {
-  await using opened = open(alone.url, { timeout: '1ms' })
+  await using opened = open(alone.url, { requestTimeout: '1ms' })
   const { of } = await check(opened.engine)
   expect(of('mongodb/writes')).toMatchObject({ severity: 'warning' })
 })
@@ -172,7 +176,7 @@ test('a majority that needs longer than a request has', async () => {
 test('a client with a single connection', async () => {
   await using opened = open(replicaSet.url, {}, { ...login('root'), maxPoolSize: 1 })
   const { of } = await check(opened.engine)
-  expect(of('mongodb/wake-up')).toMatchObject({ severity: 'note', found: 'maxPoolSize 1' })
+  expect(of('mongodb/wake-up')).toMatchObject({ severity: 'note', found: 'The client has maxPoolSize 1.' })
 })
 
 test('a clock that is off by a minute', async ({ skip }) => {
@@ -183,14 +187,14 @@ test('a clock that is off by a minute', async ({ skip }) => {
     const { of } = await check(opened.engine)
     expect(of('mongodb/clock')).toMatchObject({
       severity: 'warning',
-      found: expect.stringMatching(/^(59|60)\d{3} ms behind/) as string,
+      found: expect.stringMatching(/^The primary's clock is (59|60)\d{3} ms behind/) as string,
     })
   } finally {
     alone.shiftClock(0)
   }
 })
 
-test('a frozen server: the doctor comes back all the same', async () => {
+test('a frozen server: the doctor returns in bounded time', async () => {
   await using opened = open(alone.url)
   await opened.engine.check(TTL_MS)
   await alone.freeze()
@@ -204,6 +208,6 @@ test('a frozen server: the doctor comes back all the same', async () => {
 
 test('init creates the collection, and says that it is there the second time', async () => {
   await using opened = open(alone.url, { collection: 'made' })
-  expect(await opened.engine.init!()).toEqual(['created the collection app.made'])
-  expect(await opened.engine.init!()).toEqual(['the collection app.made was there'])
+  expect(await opened.engine.init!()).toEqual(['Created the collection app.made.'])
+  expect(await opened.engine.init!()).toEqual(['The collection app.made existed already.'])
 })

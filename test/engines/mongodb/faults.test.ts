@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { EngineError } from '../../../src/errors.ts'
-import { hasEngine } from '../../support/engines.ts'
-import { startProxy } from '../../support/faults/proxy.ts'
-import { startMongodb, type MongodbServer } from '../../support/servers/mongodb.ts'
-import { until } from '../../support/until.ts'
+import { isAvailable } from '../../../harness/binaries.ts'
+import { startProxy } from '../../../harness/faults/proxy.ts'
+import { startMongodb, type MongodbServer } from '../../../harness/servers/mongodb.ts'
+import { until } from '../../../harness/until.ts'
 import { granted, held, open, request } from './clients.ts'
 
-const noClock = !hasEngine('clock-shift')
+const noClock = !isAvailable('clock-shift')
 let alone: MongodbServer
 let replicaSet: MongodbServer
 
@@ -17,7 +17,7 @@ beforeAll(async () => {
 afterAll(() => Promise.all([alone.stop(), replicaSet.stop()]))
 
 test('an attempt that a frozen server carries out late is undone', async () => {
-  await using opened = open(alone.url, { timeout: '1s' })
+  await using opened = open(alone.url, { requestTimeout: '1s' })
   const { engine } = opened
   const lease = await granted(engine, request(['warm']))
   const leases = opened.client.db('app').collection<{ _id: string; token: number; owner: string | null }>('ringfence')
@@ -73,7 +73,7 @@ test('a grant, an extension and a release whose answers are lost are repeated by
 })
 
 test('a release that gets no answer rejects, and is made up for when the server is back', async () => {
-  await using opened = open(alone.url, { timeout: '1s' })
+  await using opened = open(alone.url, { requestTimeout: '1s' })
   const { engine } = opened
   const lease = await granted(engine, request(['kept']))
   await alone.kill()

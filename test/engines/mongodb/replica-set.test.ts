@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { LockEvent } from '../../../src/events.ts'
 import { createLocks } from '../../../src/locks.ts'
-import { startMongodbReplicaSet, type MongodbReplicaSet } from '../../support/servers/mongodb.ts'
-import { until } from '../../support/until.ts'
+import { startMongodbReplicaSet, type MongodbReplicaSet } from '../../../harness/servers/mongodb.ts'
+import { until } from '../../../harness/until.ts'
 import { granted, held, open, request } from './clients.ts'
 
 let set: MongodbReplicaSet
@@ -49,7 +49,7 @@ test('the primary is killed while a lease is held and others wait: the lease sta
 
 test('the primary steps down under way: grants, extensions and releases go through, on the next one', async () => {
   // The driver's own monitoring does not survive, in a client of this kind, what its answers tell of a primary that steps down.
-  await using opened = open(set.url, { timeout: '20s' }, { useBigInt64: true })
+  await using opened = open(set.url, { requestTimeout: '20s' }, { useBigInt64: true })
   const { engine } = opened
   const lease = await granted(engine, request(['step']))
   const primary = await set.primary()
@@ -63,7 +63,7 @@ test('the primary steps down under way: grants, extensions and releases go throu
 
 test('without a majority nothing is granted, proved or released, also not what the primary has seen before', async () => {
   // Shorter than the second after which a primary without a majority steps down.
-  await using opened = open(set.url, { timeout: '250ms' })
+  await using opened = open(set.url, { requestTimeout: '250ms' })
   await using patient = open(set.url)
   const { engine } = opened
   const lease = await granted(patient.engine, request(['minority']))

@@ -2,7 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { Long, type MongoClientOptions } from 'mongodb'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Engine } from '../../../src/engine.ts'
-import { startMongodb, type MongodbServer } from '../../support/servers/mongodb.ts'
+import { startMongodb, type MongodbServer } from '../../../harness/servers/mongodb.ts'
 import { granted, held, open, request, type LeaseDocument } from './clients.ts'
 
 let server: MongodbServer
@@ -146,7 +146,7 @@ test('of many who want several resources at random, no two hold one at once, and
   console.log(`seed ${seed}`)
   const chance = seeded(seed)
   // The leases that run out are so short that a busy machine would not answer in the time that follows from them.
-  const opened = Array.from({ length: 3 }, () => open(server.url, { timeout: '10s' }))
+  const opened = Array.from({ length: 3 }, () => open(server.url, { requestTimeout: '10s' }))
   const names = ['r1', 'r2', 'r3', 'r4', 'r5']
   const tenures: Tenure[] = []
   const releases: boolean[] = []

@@ -1,7 +1,7 @@
 import { MongoClient } from 'mongodb'
 import { describe } from 'vitest'
 import { mongodb } from '../../../src/engines/mongodb/index.ts'
-import { startMongodb } from '../../support/servers/mongodb.ts'
+import { startMongodb } from '../../../harness/servers/mongodb.ts'
 import { faultTrials, processTrials, type BreakableServers } from '../trials.ts'
 
 // Without a replica set waiters poll, and two who take turns hardly meet; see docs/engines/mongodb.md.

@@ -2,8 +2,8 @@ import type { Pool } from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Engine, LeaseRequest } from '../../../src/engine.ts'
 import { postgres } from '../../../src/engines/postgres/index.ts'
-import { startPostgres, type PostgresServer } from '../../support/servers/postgres.ts'
-import { contend, GRANTS } from '../sql/contention.ts'
+import { startPostgres, type PostgresServer } from '../../../harness/servers/postgres.ts'
+import { contend, GRANTS } from '../shared/sql/contention.ts'
 import { openPool } from './clients.ts'
 
 let server: PostgresServer
@@ -28,7 +28,7 @@ function open(isolation = 'read committed', max = 4): Pool {
 test.each(['read committed', 'repeatable read', 'serializable'])(
   'with %s, overlapping sets of resources exclude each other, and nothing of what collides below is seen above',
   async (isolation) => {
-    const { grants, failures } = await contend(() => postgres(open(isolation), { timeout: '10s' }))
+    const { grants, failures } = await contend(() => postgres(open(isolation), { requestTimeout: '10s' }))
     expect({ grants, failures }).toEqual({ grants: GRANTS, failures: [] })
   },
 )
@@ -38,7 +38,7 @@ test('nobody waited for each other in a circle: rows are locked in one order', a
 })
 
 test('attempts at overlapping pairs, all at the same moment: never a row that two have', async () => {
-  const engines: Engine[] = Array.from({ length: 8 }, () => postgres(open(), { timeout: '10s' }))
+  const engines: Engine[] = Array.from({ length: 8 }, () => postgres(open(), { requestTimeout: '10s' }))
   const names = ['p', 'q', 'r']
   const pairs = [[0, 1], [1, 2], [0, 2]].map((pair) => pair.map((index) => names[index]!)) // prettier-ignore
   let granted = 0
@@ -47,7 +47,6 @@ test('attempts at overlapping pairs, all at the same moment: never a row that tw
       resources: pairs[index % 3]!,
       owner: `${round}:${index}`,
       ttlMs: 30_000,
-      inOrder: false,
     }))
     const outcomes = await Promise.all(requests.map((request, index) => engines[index]!.acquire(request)))
     const winners = requests.filter((_, index) => outcomes[index]!.kind === 'granted')

@@ -7,8 +7,8 @@ import {
   postgresSchema,
   type PostgresOptions,
 } from '../../../src/engines/postgres/index.ts'
-import { startPgbouncer } from '../../support/servers/pgbouncer.ts'
-import { startPostgres, type PostgresServer } from '../../support/servers/postgres.ts'
+import { startPgbouncer } from '../../../harness/servers/pgbouncer.ts'
+import { startPostgres, type PostgresServer } from '../../../harness/servers/postgres.ts'
 import { connectedClient, openPool } from './clients.ts'
 
 /** One in order, and one as the tests usually start it, which forgets. */
@@ -59,7 +59,7 @@ test('a server in order has nothing but good findings', async () => {
 })
 
 test('fsync = off is critical', async () => {
-  const found = 'fsync is off, full_page_writes is on'
+  const found = 'The setting fsync is off, and full_page_writes is on.'
   expect(finding(await check(careless), 'fsync')).toEqual({ severity: 'critical', found })
 })
 
@@ -72,11 +72,11 @@ test('a replica is critical, and an attempt on it fails in a way that a failover
   await using replica = await startPostgres({ standby: true })
   expect(finding(await check(replica), 'writable')).toEqual({
     severity: 'critical',
-    found: 'this server is a replica (pg_is_in_recovery)',
+    found: 'This server is a replica (pg_is_in_recovery).',
   })
   const pool = openPool({ connectionString: replica.url })
   const engine = postgres(pool)
-  const request = { resources: ['a'], owner: 'o', ttlMs: 10_000, inOrder: false }
+  const request = { resources: ['a'], owner: 'o', ttlMs: 10_000 }
   await expect(engine.acquire(request)).rejects.toMatchObject({
     transient: true,
     message: expect.stringContaining('read-only') as string,
@@ -87,7 +87,10 @@ test('a replica is critical, and an attempt on it fails in a way that a failover
 
 test('read-only transactions are critical', async () => {
   const findings = await check(sound, {}, { options: '-c default_transaction_read_only=on' })
-  expect(finding(findings, 'writable')).toEqual({ severity: 'critical', found: 'default_transaction_read_only is on' })
+  expect(finding(findings, 'writable')).toEqual({
+    severity: 'critical',
+    found: 'The setting default_transaction_read_only is on.',
+  })
 })
 
 test('a replica that is not synchronous is a warning about failover', async () => {
@@ -95,7 +98,7 @@ test('a replica that is not synchronous is a warning about failover', async () =
   await replica.connect()
   expect(finding(await check(sound), 'failover')).toEqual({
     severity: 'warning',
-    found: '1 replicas, none of them synchronous',
+    found: 'The server has 1 replica, which is not synchronous.',
   })
   await replica.end()
 })
@@ -103,7 +106,7 @@ test('a replica that is not synchronous is a warning about failover', async () =
 test('an unlogged table is critical', async () => {
   await sound.sql(postgresSchema('careless').replace('CREATE TABLE', 'CREATE UNLOGGED TABLE'))
   const findings = await check(sound, { table: 'careless' })
-  expect(finding(findings, 'table')).toEqual({ severity: 'critical', found: 'the table "careless" is unlogged' })
+  expect(finding(findings, 'table')).toEqual({ severity: 'critical', found: 'The table "careless" is unlogged.' })
 })
 
 test('a missing table is worth a note where it can be created, and critical where not', async () => {
@@ -111,7 +114,7 @@ test('a missing table is worth a note where it can be created, and critical wher
   expect(finding(await check(careless, { createTable: false }), 'table')).toMatchObject({ severity: 'critical' })
   await careless.sql('CREATE ROLE guest LOGIN')
   const findings = await check(careless, {}, { user: 'guest' })
-  expect(finding(findings, 'table')).toEqual({ severity: 'critical', found: 'there is no table "ringfence_leases"' })
+  expect(finding(findings, 'table')).toEqual({ severity: 'critical', found: 'There is no table "ringfence_leases".' })
 })
 
 test('a table without our columns, or one that may not be used, is critical', async () => {
@@ -120,11 +123,11 @@ test('a table without our columns, or one that may not be used, is critical', as
   )
   expect(finding(await check(sound, { table: 'other' }), 'table')).toEqual({
     severity: 'critical',
-    found: 'the table "other" has no column session, acquired_at, expires_at, awaited',
+    found: 'The table "other" does not have the columns session, acquired_at, expires_at, awaited.',
   })
   expect(finding(await check(sound, {}, { user: 'reader' }), 'table')).toEqual({
     severity: 'critical',
-    found: 'this role may not insert, update on "ringfence_leases"',
+    found: 'This role lacks a permission on "ringfence_leases": insert, update.',
   })
 })
 
@@ -137,17 +140,17 @@ test('a transaction pooler is seen by our own words that we do not hear', async 
   await using pooler = await startPgbouncer(sound.port, { mode: 'transaction' })
   expect(finding(await check(pooler), 'wake-ups')).toMatchObject({
     severity: 'note',
-    found: expect.stringContaining('not heard') as string,
+    found: expect.stringContaining('did not arrive') as string,
   })
 })
 
 test('a client that can not listen, and one that shall not, are told apart', async () => {
   expect(finding(await check(sound, { listen: false }), 'wake-ups')).toMatchObject({
-    found: 'the option listen is false',
+    found: 'The option listen is false.',
   })
   const pool = openPool({ connectionString: sound.url })
   const engine = postgres({ query: (text: string, params: string[]) => pool.query(text, params) })
-  expect(finding(await engine.check(30_000), 'wake-ups')).toMatchObject({ found: 'this client can not listen' })
+  expect(finding(await engine.check(30_000), 'wake-ups')).toMatchObject({ found: 'This client cannot listen.' })
   await engine.close()
   await pool.end()
 })
@@ -156,7 +159,7 @@ test('an idle session that the server ends is a warning where leases end with it
   const hasty = postgresAdvisory(() => connectedClient(`${sound.url}?options=-c%20idle_session_timeout%3D10s`))
   expect(finding(await hasty.check(30_000), 'session')).toEqual({
     severity: 'warning',
-    found: 'idle_session_timeout is 10s',
+    found: 'The setting idle_session_timeout is 10s.',
   })
   await hasty.close()
   const patient = postgresAdvisory(() => connectedClient(sound.url))
@@ -173,7 +176,7 @@ test('a server that can not be reached is critical, and a wrong role is', async 
     }),
   ])
   expect(await check(sound, {}, { user: 'nobody' })).toMatchObject([
-    { id: 'postgres/reachable', found: 'role "nobody" does not exist' },
+    { id: 'postgres/reachable', found: 'A statement failed: role "nobody" does not exist.' },
   ])
 })
 

@@ -21,11 +21,11 @@ test.each<[string, unknown, string]>([
   ['table', 42, 'of letters, digits, _ and $, got 42'],
   ['createTable', 'yes', "createTable: expected true or false, got 'yes'"],
   ['listen', null, 'listen: expected true or false, got null'],
-  ['timeout', 0, 'timeout: expected 1 ms to 60000 ms, got 0'],
-  ['timeout', 'soon', "got 'soon'"],
+  ['requestTimeout', 0, 'requestTimeout: expected 1 ms to 60 s, got 0'],
+  ['requestTimeout', 'soon', "got 'soon'"],
   ['drift', 0.6, 'drift: expected a part of the ttl from 0 to 0.5, got 0.6'],
   ['drift', '1%', "drift: expected a part of the ttl from 0 to 0.5, got '1%'"],
-  ['tabel', 'x', "options: expected table, createTable, listen, timeout, drift, clock, got 'tabel'"],
+  ['tabel', 'x', "options: expected table, createTable, listen, requestTimeout, drift, clock, got 'tabel'"],
 ])('a bad option is named: %s: %j', (name, value, message) => {
   const options = { [name]: value } as PostgresOptions
   expect(() => postgres(client, options)).toThrow(message)
@@ -64,7 +64,7 @@ test('the drivers’ own types fit', async () => {
 })
 
 test('a client whose answers are no rows is refused for good', async () => {
-  const request = { resources: ['a'], owner: 'o', ttlMs: 1000, inOrder: false }
+  const request = { resources: ['a'], owner: 'o', ttlMs: 1000 }
   for (const answer of [undefined, { rows: 'x' }, [{}], 42]) {
     const engine = postgres({ query: async () => answer })
     await expect(engine.acquire(request)).rejects.toMatchObject({ code: 'ENGINE', transient: false })

@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Engine, LeaseRequest } from '../../../src/engine.ts'
 import { postgres } from '../../../src/engines/postgres/index.ts'
-import { startProxy, type Proxy } from '../../support/faults/proxy.ts'
-import { startPostgres, type PostgresServer } from '../../support/servers/postgres.ts'
-import { until } from '../../support/until.ts'
-import { grant, request } from '../sql/requests.ts'
+import { startProxy, type Proxy } from '../../../harness/faults/proxy.ts'
+import { startPostgres, type PostgresServer } from '../../../harness/servers/postgres.ts'
+import { until } from '../../../harness/until.ts'
+import { grant, request } from '../shared/sql/requests.ts'
 import { openPool } from './clients.ts'
 
 let server: PostgresServer
@@ -23,7 +23,7 @@ afterAll(() => server.stop())
 async function behindProxy(work: (engine: Engine, proxy: Proxy) => Promise<void>): Promise<void> {
   await using proxy = await startProxy(server.port)
   const pool = openPool({ host: '127.0.0.1', port: proxy.port, user: 'postgres', database: 'postgres' })
-  const engine = postgres(pool, { timeout: 800 })
+  const engine = postgres(pool, { requestTimeout: 800 })
   try {
     await grant(engine)
     await work(engine, proxy)

@@ -1,8 +1,8 @@
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { postgres, postgresSchema, type PostgresOptions } from '../../../src/engines/postgres/index.ts'
 import type { Engine } from '../../../src/engine.ts'
-import { startPostgres, type PostgresServer } from '../../support/servers/postgres.ts'
-import { grant, leasesOf, request } from '../sql/requests.ts'
+import { startPostgres, type PostgresServer } from '../../../harness/servers/postgres.ts'
+import { grant, leasesOf, request } from '../shared/sql/requests.ts'
 import { openPool } from './clients.ts'
 
 let server: PostgresServer

@@ -1,7 +1,7 @@
 import { describe } from 'vitest'
 import type { Engine } from '../../../src/engine.ts'
 import { postgres, postgresAdvisory } from '../../../src/engines/postgres/index.ts'
-import { startPostgres } from '../../support/servers/postgres.ts'
+import { startPostgres } from '../../../harness/servers/postgres.ts'
 import { faultTrials, processTrials, type BreakableServers } from '../trials.ts'
 import { connectedClient, openPool } from './clients.ts'
 

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll } from 'vitest'
-import type { Group } from '../../support/group.ts'
-import { startCluster } from '../../support/servers/redis-cluster.ts'
-import type { RedisServer } from '../../support/servers/redis.ts'
-import { startSentinel, type SentinelSetup } from '../../support/servers/sentinel.ts'
+import type { Group } from '../../../harness/group.ts'
+import { startCluster } from '../../../harness/servers/redis-cluster.ts'
+import type { RedisServer } from '../../../harness/servers/redis.ts'
+import { startSentinel, type SentinelSetup } from '../../../harness/servers/sentinel.ts'
 import { oneRedis, testConformance, type Setup } from './conformance-setup.ts'
 import { CLUSTER, SENTINEL } from './drivers-clients.ts'
 
@@ -24,10 +24,10 @@ testConformance(setups)
 
 function onCluster(kind: string): Setup {
   const connect: Setup['connect'] = () => [CLUSTER[kind]!(cluster.nodes)]
-  return { name: `redis, ${kind} to a Cluster`, engine: oneRedis, servers: () => cluster.nodes, connect }
+  return { name: `redis, ${kind} to a Cluster`, ...oneRedis, servers: () => cluster.nodes, connect }
 }
 
 function withSentinels(kind: string): Setup {
   const connect: Setup['connect'] = () => [SENTINEL[kind]!(sentinel.name, sentinel.sentinels)]
-  return { name: `redis, ${kind} with sentinels`, engine: oneRedis, servers: () => sentinel.nodes, connect }
+  return { name: `redis, ${kind} with sentinels`, ...oneRedis, servers: () => sentinel.nodes, connect }
 }

@@ -1,14 +1,16 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { conformance } from '../../../src/conformance.ts'
+import { conformance, type OptionalMethod } from '../../../src/conformance/index.ts'
 import type { Engine } from '../../../src/engine.ts'
 import { redis, redlock } from '../../../src/engines/redis/index.ts'
-import type { RedisServer } from '../../support/servers/redis.ts'
+import type { RedisServer } from '../../../harness/servers/redis.ts'
 import type { Connected } from './drivers-clients.ts'
 
 /** An engine, the clients it is made from, and the servers behind them, which are there when the tests run. */
 export interface Setup {
   readonly name: string
   engine(clients: readonly unknown[]): Engine
+  /** The optional methods of that engine. */
+  readonly methods: readonly OptionalMethod[]
   servers(): readonly RedisServer[]
   connect(): readonly Promise<Connected>[]
 }
@@ -30,7 +32,7 @@ export function testConformance(setups: readonly Setup[]): void {
     // The engine is given what a user has, and recognises it.
     const next = (): Engine => setup.engine(processes[asked++ % 2]!.map(({ client }) => client.identity))
 
-    const cases = conformance({ engine: next, shortTtlMs: 300 })
+    const cases = conformance({ engine: next, methods: setup.methods, shortTtlMs: 300 })
 
     test.each(cases.map((claim) => [claim.name, claim] as const))('%s', async (_name, claim) => {
       await expect(claim.run()).resolves.toBeUndefined()
@@ -54,12 +56,16 @@ async function leftovers(server: RedisServer): Promise<string[]> {
 }
 
 /** What follows from the short ttl of some cases, a node timeout of 50 ms, is too little for a busy machine. */
-const nodeTimeout = '1s'
+const requestTimeout = '1s'
 
-export function oneRedis([client]: readonly unknown[]): Engine {
-  return redis(client, { nodeTimeout })
+const METHODS = ['handOver', 'leave', 'watch', 'unanswered', 'probe', 'init'] as const
+
+export const oneRedis: Pick<Setup, 'engine' | 'methods'> = {
+  engine: ([client]) => redis(client, { requestTimeout }),
+  methods: METHODS,
 }
 
-export function quorumOfRedis(clients: readonly unknown[]): Engine {
-  return redlock(clients, { nodeTimeout })
+export const quorumOfRedis: Pick<Setup, 'engine' | 'methods'> = {
+  engine: (clients) => redlock(clients, { requestTimeout }),
+  methods: [...METHODS, 'observe'],
 }

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll } from 'vitest'
-import { hasEngine } from '../../support/engines.ts'
-import type { Group } from '../../support/group.ts'
-import { startRedis, startRedisNodes, type RedisServer } from '../../support/servers/redis.ts'
+import { isAvailable } from '../../../harness/binaries.ts'
+import type { Group } from '../../../harness/group.ts'
+import { startRedis, startRedisNodes, type RedisServer } from '../../../harness/servers/redis.ts'
 import { oneRedis, quorumOfRedis, testConformance, type Setup } from './conformance-setup.ts'
 import { SINGLE } from './drivers-clients.ts'
 
@@ -11,7 +11,7 @@ let valkey: RedisServer | undefined
 beforeAll(async () => {
   ;[nodes, valkey] = await Promise.all([
     startRedisNodes(5),
-    hasEngine('valkey') ? startRedis({ valkey: true }) : undefined,
+    isAvailable('valkey') ? startRedis({ valkey: true }) : undefined,
   ])
 })
 
@@ -21,7 +21,7 @@ const EACH_KIND = ['ioredis', 'node-redis', 'iovalkey', 'GLIDE', 'ioredis']
 
 const setups: Setup[] = [
   ...['ioredis', 'iovalkey', 'node-redis', 'node-redis pool', 'GLIDE'].map(oneServer),
-  ...(hasEngine('valkey') ? ['iovalkey', 'node-redis', 'GLIDE'] : []).map(oneValkey),
+  ...(isAvailable('valkey') ? ['iovalkey', 'node-redis', 'GLIDE'] : []).map(oneValkey),
   quorum('redlock, ioredis', Array<string>(5).fill('ioredis')),
   quorum('redlock, a client of each kind', EACH_KIND),
 ]
@@ -37,10 +37,10 @@ function oneValkey(kind: string): Setup {
 }
 
 function single(name: string, kind: string, server: () => RedisServer): Setup {
-  return { name, engine: oneRedis, servers: () => [server()], connect: () => [SINGLE[kind]!(server())] }
+  return { name, ...oneRedis, servers: () => [server()], connect: () => [SINGLE[kind]!(server())] }
 }
 
 function quorum(name: string, kinds: readonly string[]): Setup {
   const connect: Setup['connect'] = () => kinds.map((kind, index) => SINGLE[kind]!(nodes.nodes[index]!))
-  return { name, engine: quorumOfRedis, servers: () => nodes.nodes, connect }
+  return { name, ...quorumOfRedis, servers: () => nodes.nodes, connect }
 }

@@ -1,15 +1,19 @@
+import { readFileSync } from 'node:fs'
 import { chmodSync } from 'node:fs'
 import { Cluster, Redis } from 'ioredis'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { systemClock } from '../../../src/clock.ts'
+import { systemRandom } from '../../../src/random.ts'
 import type { Finding } from '../../../src/engine.ts'
 import type { RedisClient } from '../../../src/engines/redis/client.ts'
-import { checkRedis, type CheckPlan } from '../../../src/engines/redis/doctor.ts'
+import { checkRedis, type RedisCheckPlan } from '../../../src/engines/redis/doctor/index.ts'
 import { recognise } from '../../../src/engines/redis/drivers/recognise.ts'
-import { startProxy } from '../../support/faults/proxy.ts'
-import { startCluster } from '../../support/servers/redis-cluster.ts'
-import { startRedis, startRedisNodes, type RedisServer } from '../../support/servers/redis.ts'
-import { until } from '../../support/until.ts'
+import { redis } from '../../../src/engines/redis/index.ts'
+import { createLocks } from '../../../src/index.ts'
+import { startProxy } from '../../../harness/faults/proxy.ts'
+import { startCluster } from '../../../harness/servers/redis-cluster.ts'
+import { startRedis, startRedisNodes, type RedisServer } from '../../../harness/servers/redis.ts'
+import { until } from '../../../harness/until.ts'
 
 interface Address {
   readonly url: string
@@ -29,13 +33,21 @@ function asUser(name: string, { host, port }: RedisServer): Address {
 /** With clients of its own where addresses are given. */
 async function check(
   targets: readonly (Address | RedisClient)[],
-  plan: Partial<CheckPlan> = {},
+  plan: Partial<RedisCheckPlan> = {},
 ): Promise<readonly Finding[]> {
   const restart = targets.length > 1 ? 'auto' : 'trust'
   const own = targets.map((target) => ('run' in target ? undefined : connect(target)))
   const clients = targets.map((target, index) => own[index] ?? (target as RedisClient))
   try {
-    return await checkRedis({ clients, clock: systemClock, ttlMs: 30_000, driftMs: 302, restart, ...plan })
+    return await checkRedis({
+      clients,
+      clock: systemClock,
+      random: systemRandom,
+      ttlMs: 30_000,
+      driftMs: 302,
+      restart,
+      ...plan,
+    })
   } finally {
     for (const client of own) client?.[Symbol.dispose]()
   }
@@ -60,8 +72,8 @@ function alarming(findings: readonly Finding[]): readonly Finding[] {
 }
 
 test.each([
-  { name: 'Redis', valkey: false, version: /^Redis \d+\.\d+\.\d+$/ },
-  { name: 'Valkey', valkey: true, version: /^Valkey \d+\.\d+\.\d+ \(speaks Redis / },
+  { name: 'Redis', valkey: false, version: /^This is Redis \d+\.\d+\.\d+\.$/ },
+  { name: 'Valkey', valkey: true, version: /^This is Valkey \d+\.\d+\.\d+ \(speaks Redis / },
 ])('a durable $name alone passes every check', async ({ valkey, version }) => {
   await using server = await startRedis({ valkey, durable: true })
   const findings = await check([server])
@@ -101,10 +113,15 @@ test.concurrent('nodes without persistence sit out after a restart, or are dange
   const [auto, trust] = await Promise.all([check(clients), check(clients, { restart: 'trust' })])
   expect(alarming(auto)).toEqual([])
   expect(said(auto, 'redis/persistence')).toEqual(
-    Array.from({ length: 3 }, () => 'note: appendonly no, save "" (nothing is written to disk)'),
+    Array.from(
+      { length: 3 },
+      () => 'note: Its persistence is set to appendonly no, save "" (nothing is written to disk).',
+    ),
   )
-  expect(said(auto, 'redis/independence')).toEqual(['ok: 3 different servers, none a replica of another'])
-  expect(said(auto, 'redis/quorum')).toEqual(['ok: 3 of 3 nodes answer; 2 are needed'])
+  expect(said(auto, 'redis/independence')).toEqual([
+    'ok: The nodes are 3 different servers, and none is a replica of another.',
+  ])
+  expect(said(auto, 'redis/quorum')).toEqual(['ok: 3 of 3 nodes answer; 2 are needed.'])
   expect(alarming(trust).map(({ id, severity }) => `${severity} ${id}`)).toEqual(
     Array.from({ length: 3 }, () => 'critical redis/persistence'),
   )
@@ -119,10 +136,10 @@ test.concurrent('a single server that is not durable is a warning that says what
   const findings = await Promise.all(servers.map((server) => check([server])))
   const persistence = findings.map((found) => one(found, 'redis/persistence'))
   expect(persistence.map(({ severity, found }) => `${severity}: ${found}`)).toEqual([
-    'warning: appendonly yes, appendfsync everysec',
-    'warning: appendonly no, save "3600 1"; 0 changes are in no snapshot now',
-    'warning: appendonly no, save "" (nothing is written to disk)',
-    'warning: appendonly yes, appendfsync always, but no-appendfsync-on-rewrite yes',
+    'warning: Its persistence is set to appendonly yes, appendfsync everysec.',
+    'warning: Its persistence is set to appendonly no, save "3600 1"; 0 changes are in no snapshot now.',
+    'warning: Its persistence is set to appendonly no, save "" (nothing is written to disk).',
+    'warning: Its persistence is set to appendonly yes, appendfsync always, but no-appendfsync-on-rewrite yes.',
   ])
   expect(persistence.map(({ meaning }) => meaning)).toEqual([
     expect.stringContaining('the last second or two'),
@@ -144,8 +161,8 @@ test.concurrent('a server that cannot write its snapshots is critical, because i
   const findings = await check([server])
   // Otherwise the server would refuse to stop.
   chmodSync(folder, 0o755)
-  expect(said(findings, 'redis/disk-errors')).toEqual(['critical: rdb_last_bgsave_status is err'])
-  expect(said(findings, 'redis/state')).toEqual([expect.stringMatching(/^critical: answers MISCONF/)])
+  expect(said(findings, 'redis/disk-errors')).toEqual(['critical: In INFO, rdb_last_bgsave_status is err.'])
+  expect(said(findings, 'redis/state')).toEqual([expect.stringMatching(/^critical: The server answers MISCONF/)])
 })
 
 test.concurrent('volatile-ttl with a limit is critical, and so are the keys it has evicted', async () => {
@@ -155,10 +172,12 @@ test.concurrent('volatile-ttl with a limit is critical, and so are the keys it h
   for (let i = 0; i < 20; i++) await server.cli('SET', `more${i}`, 'x'.repeat(10_000), 'PX', '600000')
   const findings = await check([server])
   expect(said(findings, 'redis/eviction-policy')).toEqual([
-    'critical: maxmemory-policy volatile-ttl, maxmemory 3.0 MiB',
+    'critical: The maxmemory-policy is volatile-ttl, and maxmemory is 3.0 MiB.',
   ])
   expect(one(findings, 'redis/eviction-policy').meaning).toContain('exactly the leases')
-  expect(said(findings, 'redis/evicted-keys')).toEqual([expect.stringMatching(/^critical: [1-9]\d* keys evicted/)])
+  expect(said(findings, 'redis/evicted-keys')).toEqual([
+    expect.stringMatching(/^critical: The server has evicted [1-9]\d* keys/),
+  ])
 })
 
 test.concurrent('a full server that evicts nothing is critical, because it refuses writes', async () => {
@@ -166,15 +185,33 @@ test.concurrent('a full server that evicts nothing is critical, because it refus
   await server.cli('CONFIG', 'SET', 'maxmemory', '500kb')
   await expect(server.cli('SET', 'a', '1')).rejects.toThrow('OOM')
   const findings = await check([server])
-  expect(said(findings, 'redis/memory')).toEqual([expect.stringMatching(/^critical: .* of 500\.0 KiB used \(\d+ %\)$/)])
-  expect(said(findings, 'redis/eviction-policy')).toEqual(['note: maxmemory-policy noeviction, maxmemory 500.0 KiB'])
+  expect(said(findings, 'redis/memory')).toEqual([
+    expect.stringMatching(/^critical: The server uses .* of 500\.0 KiB \(\d+ %\)\.$/),
+  ])
+  expect(said(findings, 'redis/eviction-policy')).toEqual([
+    'note: The maxmemory-policy is noeviction, and maxmemory is 500.0 KiB.',
+  ])
+})
+
+test.concurrent('a full server refuses to grant, but renews and releases, as the finding says', async () => {
+  await using server = await startRedis()
+  const client = new Redis(server.url)
+  await using _closed = { [Symbol.asyncDispose]: async () => client.disconnect() }
+  await using locks = createLocks(redis(client), { renew: false })
+  const lease = await locks.acquire('held', { ttl: '20s' })
+  await server.cli('CONFIG', 'SET', 'maxmemory', '500kb')
+  await expect(locks.acquire('other', { wait: 0 })).rejects.toThrow('OOM')
+  await lease.extend('30s')
+  expect(lease.remaining()).toBeGreaterThan(20_000)
+  expect(one(await locks.check(), 'redis/memory').meaning).toContain('still renewed and released')
+  expect(await lease.release()).toBe(true)
 })
 
 test.concurrent('a replica given as a server is critical', async () => {
   await using master = await startRedis()
   await using replica = await startReplica(master)
   const findings = await check([replica])
-  expect(said(findings, 'redis/role')).toEqual([`critical: a replica of 127.0.0.1:${master.port} (link up)`])
+  expect(said(findings, 'redis/role')).toEqual([`critical: This is a replica of 127.0.0.1:${master.port} (link up).`])
 })
 
 test.concurrent('one server given under two addresses is critical', async () => {
@@ -183,7 +220,7 @@ test.concurrent('one server given under two addresses is critical', async () => 
   const findings = await check([a, b, { url: `redis://localhost:${b.port}` }])
   const [found] = said(findings, 'redis/independence')
   expect(found).toMatch(
-    new RegExp(`^critical: 127.0.0.1:${b.port} and localhost:${b.port} are one server \\(run_id \\w+\\)$`),
+    new RegExp(`^critical: 127.0.0.1:${b.port} and localhost:${b.port} are one server \\(run_id \\w+\\)\\.$`),
   )
 })
 
@@ -193,18 +230,29 @@ test.concurrent('a replica of another node of the quorum is critical', async () 
   await replicate(c, a)
   const findings = await check([a, b, c])
   expect(said(findings, 'redis/independence')).toEqual([
-    `critical: 127.0.0.1:${c.port} is a replica of 127.0.0.1:${a.port}`,
+    `critical: 127.0.0.1:${c.port} is a replica of 127.0.0.1:${a.port}.`,
   ])
-  expect(said(findings, 'redis/role', c)).toEqual([expect.stringMatching(/^critical: a replica of/)])
-  expect(said(findings, 'redis/replicas', a)).toEqual([expect.stringMatching(/^warning: 1 replicas: /)])
+  expect(said(findings, 'redis/role', c)).toEqual([expect.stringMatching(/^critical: This is a replica of/)])
+  expect(said(findings, 'redis/replicas', a)).toEqual([expect.stringMatching(/^warning: The server has 1 replica: /)])
 })
 
 test.concurrent('an even number of nodes is a note, two are a warning', async () => {
   await using nodes = await startRedisNodes(4)
   const clients = nodes.nodes
   const [four, two] = await Promise.all([check(clients), check(clients.slice(2))])
-  expect(said(four, 'redis/node-count')).toEqual(['note: 4 nodes'])
-  expect(said(two, 'redis/node-count')).toEqual(['warning: 2 nodes'])
+  expect(said(four, 'redis/node-count')).toEqual(['note: The quorum has 4 nodes.'])
+  expect(said(two, 'redis/node-count')).toEqual(['warning: The quorum has 2 nodes.'])
+})
+
+test.concurrent('a replica that is not yet in step is waited for', async () => {
+  await using master = await startRedis({ args: ['--repl-diskless-sync', 'yes', '--repl-diskless-sync-delay', '600'] })
+  await using _replica = await startRedis({ args: ['--replicaof', '127.0.0.1', String(master.port)] })
+  await until(async () => (await master.cli('INFO', 'replication')).includes('state=wait_bgsave'), {
+    what: 'it waits for the data',
+  })
+  expect(one(await check([master]), 'redis/replicas').remedy).toMatch(
+    /^Wait until a replica is online\. Then redis\(client, \{ replicas: 1 \}\) grants /,
+  )
 })
 
 test.concurrent('replicas of a single server are a warning, unless leases wait for them', async () => {
@@ -218,7 +266,7 @@ test.concurrent('replicas of a single server are a warning, unless leases wait f
   ])
   expect(one(none, 'redis/replicas')).toMatchObject({
     severity: 'warning',
-    found: expect.stringMatching(/^1 replicas: 127\.0\.0\.1:\d+ \d+ bytes behind, heard \d+ s ago$/),
+    found: expect.stringMatching(/^The server has 1 replica: 127\.0\.0\.1:\d+ is \d+ bytes behind, heard \d+ s ago\.$/),
     remedy: expect.stringContaining('redis(client, { replicas: 1 })'),
   })
   expect(one(first, 'redis/replicas').severity).toBe('note')
@@ -226,7 +274,7 @@ test.concurrent('replicas of a single server are a warning, unless leases wait f
   expect(one(none, 'redis/min-replicas').severity).toBe('note')
   await master.cli('CONFIG', 'SET', 'min-replicas-to-write', '2')
   expect(said(await check([master]), 'redis/min-replicas')).toEqual([
-    'critical: min-replicas-to-write 2, min-replicas-max-lag 10',
+    'critical: The setting min-replicas-to-write is 2, and min-replicas-max-lag is 10.',
   ])
 })
 
@@ -239,14 +287,10 @@ const users = [
     severity: 'critical',
     found: /may not run DEL locks:ringfence:doctor/,
   },
-  { rules: `${everything} -time`, id: 'redis/permissions', severity: 'critical', found: /may not run TIME$/ },
-  {
-    rules: `~* resetchannels +@all`,
-    id: 'redis/permissions',
-    severity: 'critical',
-    found: /may not run PUBLISH ringfence:freed:/,
-  },
-  { rules: `~* resetchannels +@all`, id: 'redis/wake-ups', severity: 'warning', found: /may not subscribe/ },
+  { rules: `${everything} -time`, id: 'redis/permissions', severity: 'critical', found: /may not run TIME\.$/ },
+  { rules: `~* resetchannels +@all`, id: 'redis/permissions', severity: 'ok', found: /may run/ },
+  { rules: `~* resetchannels +@all`, id: 'redis/wake-ups', severity: 'warning', found: /may not publish or subscribe/ },
+  { rules: `${everything} -publish`, id: 'redis/wake-ups', severity: 'warning', found: /may not publish to/ },
   {
     rules: `~lock:* &* +@all`,
     id: 'redis/permissions',
@@ -256,12 +300,17 @@ const users = [
   {
     rules: `~order:* ~ringfence:* &* +@all`,
     id: 'redis/permissions',
-    severity: 'warning',
+    severity: 'critical',
     found: /SET locks:ringfence:doctor/,
   },
   { rules: `${everything} -scan`, id: 'redis/inspection', severity: 'note', found: /may not run SCAN/ },
   { rules: `${everything} -subscribe`, id: 'redis/wake-ups', severity: 'warning', found: /may not subscribe/ },
-  { rules: `${everything} -eval`, id: 'redis/scripts', severity: 'critical', found: /^does not run scripts: NOPERM/ },
+  {
+    rules: `${everything} -eval`,
+    id: 'redis/scripts',
+    severity: 'critical',
+    found: /^The server does not run scripts: NOPERM/,
+  },
   // Without EVAL no script can be asked, so everything is tried.
   {
     rules: `${everything} -eval -pexpire`,
@@ -297,10 +346,12 @@ test.concurrent('the rules that the doctor proposes are enough', async () => {
   const bob = asUser('bob', server)
   const before = one(await check([bob], { prefix: 'lock:', restart: 'auto' }), 'redis/permissions')
   expect(before.severity).toBe('critical')
+  const documented = readFileSync(new URL('../../../docs/engines/redis.md', import.meta.url), 'utf8')
+  expect(documented).toContain(before.remedy!.replace('bob', 'app'))
   await server.cli(...before.remedy!.split(' '))
   const after = await check([bob], { prefix: 'lock:', restart: 'auto' })
-  expect(said(after, 'redis/permissions')).toEqual([expect.stringMatching(/^ok: the user bob may run/)])
-  expect(said(after, 'redis/wake-ups')).toEqual(['ok: may subscribe'])
+  expect(said(after, 'redis/permissions')).toEqual([expect.stringMatching(/^ok: The user bob may run/)])
+  expect(said(after, 'redis/wake-ups')).toEqual(['ok: The user bob may publish and subscribe.'])
   await server.cli(...one(after, 'redis/restart-check').remedy!.split(' '))
   expect(said(await check([bob], { prefix: 'lock:', restart: 'auto' }), 'redis/restart-check')).toEqual([])
   expect(said(after, 'redis/inspection')).toEqual([])
@@ -309,7 +360,7 @@ test.concurrent('the rules that the doctor proposes are enough', async () => {
 test.concurrent('where INFO and CONFIG are refused, the doctor says what it could not find out', async () => {
   await using nodes = await startRedisNodes(3, { acl: [`bob on nopass ${everything} -info -config -role`] })
   const findings = await check(nodes.nodes.map((node) => asUser('bob', node)))
-  const unknowns = findings.filter(({ found }) => found.startsWith('could not find out'))
+  const unknowns = findings.filter(({ found }) => found.startsWith('Could not find out'))
   expect(unknowns.map(({ severity }) => severity)).toEqual(unknowns.map(() => 'note'))
   expect(new Set(unknowns.map(({ id }) => id))).toEqual(
     new Set([
@@ -324,7 +375,7 @@ test.concurrent('where INFO and CONFIG are refused, the doctor says what it coul
   )
   expect(one(unknowns, 'redis/independence').remedy).toContain('+info')
   // With 'auto', a node that does not know the script is asked how long it has been up.
-  expect(said(findings, 'redis/permissions')[0]).toBe('critical: the user bob may not run INFO server')
+  expect(said(findings, 'redis/permissions')[0]).toBe('critical: The user bob may not run INFO server.')
 })
 
 test.concurrent('a server whose CONFIG was renamed keeps one check from being made, and a renamed EVAL is critical', async () => {
@@ -333,7 +384,7 @@ test.concurrent('a server whose CONFIG was renamed keeps one check from being ma
   const [managed, scriptless] = await Promise.all([check([config]), check([scripts])])
   expect(alarming(managed)).toEqual([])
   expect(said(managed, 'redis/persistence')).toEqual([
-    expect.stringMatching(/^note: could not find out how often it writes to disk .*unknown command/i),
+    expect.stringMatching(/^note: Could not find out how often it writes to disk .*unknown command/i),
   ])
   expect(one(scriptless, 'redis/scripts')).toMatchObject({
     severity: 'critical',
@@ -354,9 +405,13 @@ test.concurrent('a frozen node is a finding within seconds, and the others are c
   const findings = await check(clients)
   expect(performance.now() - startedAt).toBeLessThan(4000)
   expect(findings.filter(({ node }) => node === `127.0.0.1:${c.port}`)).toEqual([
-    expect.objectContaining({ id: 'redis/reachable', severity: 'warning', found: 'no answer within 2000 ms' }),
+    expect.objectContaining({
+      id: 'redis/reachable',
+      severity: 'warning',
+      found: 'The server cannot be used: no answer within 2000 ms.',
+    }),
   ])
-  expect(said(findings, 'redis/quorum')).toEqual(['warning: 2 of 3 nodes answer; 2 are needed'])
+  expect(said(findings, 'redis/quorum')).toEqual(['warning: 2 of 3 nodes answer; 2 are needed.'])
   expect(said(findings, 'redis/round-trip')).toHaveLength(2)
 })
 
@@ -368,11 +423,11 @@ test.concurrent('too few nodes for a quorum, a closed client and a missing passw
   await gone.kill()
   const clients = [recognise(closed), gone, { url: `redis://127.0.0.1:${a.port}` }]
   const findings = await check(clients)
-  expect(said(findings, 'redis/quorum')).toEqual(['critical: 0 of 3 nodes answer; 2 are needed'])
+  expect(said(findings, 'redis/quorum')).toEqual(['critical: 0 of 3 nodes answer; 2 are needed.'])
   expect(said(findings, 'redis/reachable')).toEqual([
     expect.stringContaining('closed'),
     expect.stringMatching(/^warning: /),
-    expect.stringMatching(/^warning: NOAUTH/),
+    expect.stringMatching(/^warning: The server cannot be used: NOAUTH/),
   ])
   expect(JSON.stringify(findings)).not.toContain('secret')
 })
@@ -392,9 +447,11 @@ test.concurrent('a driver that throws or answers nonsense is a finding, not a re
   const nonsense = { label: 'nonsense:1', run: () => Promise.resolve(42) }
   const broken = await check([{ ...client, masters: () => Promise.resolve(undefined as never) }])
   const odd = await check([{ ...client, masters: () => Promise.resolve([nonsense]) }])
-  expect(said(broken, 'redis/reachable')).toEqual([expect.stringMatching(/^critical: Cannot read/)])
+  expect(said(broken, 'redis/reachable')).toEqual([
+    expect.stringMatching(/^critical: The server cannot be used: Cannot read/),
+  ])
   expect(said(odd, 'redis/clock-offset')).toEqual([
-    'note: could not find out its time: TIME was answered with nonsense',
+    'note: Could not find out its time: TIME was answered with nonsense.',
   ])
 })
 
@@ -405,9 +462,9 @@ test('a clock 5 s ahead is a warning with the difference, and its lease time is 
   const findings = await check(nodes.nodes)
   const [between, ...each] = said(findings, 'redis/clock-offset')
   expect(between).toMatch(
-    new RegExp(`^warning: the clock of 127.0.0.1:${ahead.port} is (4999|500\\d) ms \\(±.* ms\\) ahead of`),
+    new RegExp(`^warning: The clock of 127.0.0.1:${ahead.port} is (4999|500\\d) ms \\(±.* ms\\) ahead of`),
   )
-  expect(each[0]).toMatch(/^warning: its clock is (49\d\d|50\d\d) ms \(±.* ms\) ahead of that of this process$/)
+  expect(each[0]).toMatch(/^warning: Its clock is (49\d\d|50\d\d) ms \(±.* ms\) ahead of that of this process\.$/)
   expect(others.map((node) => said(findings, 'redis/clock-offset', node))).toEqual([
     [expect.stringMatching(/^ok: /)],
     [expect.stringMatching(/^ok: /)],
@@ -426,10 +483,10 @@ test('a clock that runs a tenth too fast is critical, one that runs too slow a w
   const [ofFast, ofSlow] = await Promise.all([check([fast]), check([slow])])
   clearInterval(shifting)
   expect(said(ofFast, 'redis/clock-drift')).toEqual([
-    expect.stringMatching(/^critical: its clock (ran .* faster|jumped)/),
+    expect.stringMatching(/^critical: Its clock (ran .* faster|jumped)/),
   ])
   expect(said(ofSlow, 'redis/clock-drift')).toEqual([
-    expect.stringMatching(/^(warning: .* slower|critical: its clock jumped)/),
+    expect.stringMatching(/^(warning: .* slower|critical: Its clock jumped)/),
   ])
 })
 
@@ -448,7 +505,7 @@ test('a slow network is measured against the ttl, and a drift that it hides is n
   expect(one(shorter!, 'redis/round-trip').severity).toBe('critical')
   expect(one(long!, 'redis/clock-drift')).toMatchObject({
     severity: 'note',
-    meaning: expect.stringContaining("can't tell"),
+    meaning: expect.stringContaining('too slow to tell'),
   })
 })
 
@@ -480,9 +537,13 @@ test.concurrent('a Cluster passes through a Cluster client, and one of its nodes
   const [whole, plain] = await Promise.all([check([recognise(cluster)]), check([group.nodes[0]!])])
   cluster.disconnect()
   expect(alarming(whole).filter(({ id }) => id !== 'redis/persistence')).toEqual([])
-  expect(said(whole, 'redis/mode')).toEqual(Array.from({ length: 3 }, () => 'ok: cluster, as its client expects'))
-  expect(said(whole, 'redis/wake-ups')).toEqual(Array.from({ length: 3 }, () => 'ok: may ssubscribe'))
-  expect(said(plain, 'redis/mode')).toEqual(['critical: a node of a Cluster behind a plain client'])
+  expect(said(whole, 'redis/mode')).toEqual(
+    Array.from({ length: 3 }, () => 'ok: The mode is cluster, as its client expects.'),
+  )
+  expect(said(whole, 'redis/wake-ups')).toEqual(
+    Array.from({ length: 3 }, () => 'ok: The user default may spublish and ssubscribe.'),
+  )
+  expect(said(plain, 'redis/mode')).toEqual(['critical: This is a node of a Cluster behind a plain client.'])
 })
 
 async function startReplica(master: RedisServer): Promise<RedisServer> {
@@ -498,3 +559,33 @@ async function replicate(replica: RedisServer, master: RedisServer): Promise<voi
     what: 'the replica is in step',
   })
 }
+
+test('a client that is closed is named as what is wrong; only a Cluster client needs a Cluster', async () => {
+  await using server = await startRedis()
+  const client = new Redis(server.url)
+  const closed = recognise(client)
+  await client.quit()
+  await until(() => client.status === 'end', { what: 'the client to be closed' })
+  expect(one(await check([closed]), 'redis/reachable')).toMatchObject({
+    found: expect.stringMatching(/^The client of the server cannot be used: it is closed \(quit\(\), /) as string,
+    remedy: 'Make the engine with a client that is open.',
+  })
+  const lost = { ...closed, unusable: () => undefined }
+  expect(one(await check([lost]), 'redis/reachable').remedy).not.toContain('Cluster')
+})
+
+test('with a prefix that the user may not use, nothing can be locked: that is critical', async () => {
+  await using server = await startRedis()
+  const rights =
+    '+evalsha +eval +get +set +time +del +pexpire +pttl +publish +subscribe +scan ~ringfence:* &ringfence:freed:*'
+  await server.cli('ACL', 'SETUSER', 'other', 'on', 'nopass', ...rights.split(' '), '~y:*')
+  const other = one(await check([asUser('other', server)], { prefix: 'x:' }), 'redis/permissions')
+  expect(other).toMatchObject({ severity: 'critical', remedy: 'ACL SETUSER <user> ~x:*' })
+  expect(other.found).toMatch(/^This user may not run /)
+  await server.cli('ACL', 'SETUSER', 'some', 'on', 'nopass', ...rights.split(' '), '+acl', '~x:orders:*')
+  const some = one(await check([asUser('some', server)], { prefix: 'x:' }), 'redis/permissions')
+  expect(some).toMatchObject({
+    severity: 'warning',
+    found: expect.stringMatching(/^The user some may not run /) as string,
+  })
+})

@@ -40,6 +40,10 @@ export const SINGLE: Record<string, (server: Address) => Promise<Connected>> = {
     await redis.connect()
     return withIoredis(redis)
   },
+  'ioredis 4.31': async (server) => {
+    const { default: Redis4 } = await import('ioredis4')
+    return withIoredis(new Redis4(server))
+  },
   iovalkey: async (server) => {
     const valkey = new Valkey(server).on('error', quiet)
     return { client: iovalkey(valkey), close: () => valkey.disconnect() }

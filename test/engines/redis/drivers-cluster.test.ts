@@ -2,11 +2,13 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { isNoScript } from '../../../src/engines/redis/drivers/server-errors.ts'
 import { slotOf } from '../../../src/engines/redis/slot.ts'
-import type { Group } from '../../support/group.ts'
-import type { RedisServer } from '../../support/servers/redis.ts'
-import { startCluster } from '../../support/servers/redis-cluster.ts'
-import { until } from '../../support/until.ts'
+import type { Group } from '../../../harness/group.ts'
+import type { RedisServer } from '../../../harness/servers/redis.ts'
+import { startCluster } from '../../../harness/servers/redis-cluster.ts'
+import { until } from '../../../harness/until.ts'
 import { addressOf, CLUSTER, type Connected } from './drivers-clients.ts'
+import { systemClock } from '../../../src/clock.ts'
+import { systemRandom } from '../../../src/random.ts'
 
 let cluster: Group<RedisServer>
 
@@ -73,7 +75,7 @@ describe.each(Object.entries(CLUSTER))('%s', (name, connect) => {
 
   test('a message on a sharded channel is heard, whichever node its slot is on', async () => {
     const { client } = connected
-    const subscriber = client.subscriber()
+    const subscriber = client.subscriber(systemClock, systemRandom)
     const heard: string[] = []
     const channels = ['a', 'b', 'c', 'd']
     for (const channel of channels) await subscriber?.subscribe(channel, () => heard.push(channel))
@@ -85,11 +87,29 @@ describe.each(Object.entries(CLUSTER))('%s', (name, connect) => {
     await subscriber?.close()
   })
 
+  test('a subscription that is made while the one before is being ended is heard', async () => {
+    const { client } = connected
+    const channel = `again: ${name}`
+    const owner = await ownerOf(channel)
+    const subscriber = client.subscriber(systemClock, systemRandom)
+    const heard: string[] = []
+    await subscriber?.subscribe(channel, () => undefined)
+    // The answer to SUNSUBSCRIBE is on its way for this long; GLIDE gives up after 250 ms.
+    await owner.cli('CLIENT', 'PAUSE', '100', 'ALL')
+    const ended = subscriber?.unsubscribe(channel)
+    await subscriber?.subscribe(channel, (message) => heard.push(message))
+    await ended
+    expect(await client.run(['SPUBLISH', channel, 'x'], channel)).toBe(1)
+    await until(() => heard.length > 0, { what: 'the message was heard' })
+    expect(heard).toEqual(['x'])
+    await subscriber?.close()
+  })
+
   test('a slot on the move is followed by subscriptions, with a gap told', async () => {
     const { client } = connected
     const channel = `moving channel of ${name}`
     const [from, to] = await ownerAndOther(channel)
-    const subscriber = client.subscriber()
+    const subscriber = client.subscriber(systemClock, systemRandom)
     const seen = { heard: 0, gaps: 0 }
     subscriber?.onGap(() => seen.gaps++)
     await subscriber?.subscribe(channel, () => seen.heard++)
@@ -150,7 +170,7 @@ test('a node that crashes and comes back is told as a gap to every kind of clien
     Object.values(CLUSTER).map(async (connect) => {
       const { client, close } = await connect(cluster.nodes.map(addressOf))
       const seen = { heard: 0, gaps: 0 }
-      const subscriber = client.subscriber()
+      const subscriber = client.subscriber(systemClock, systemRandom)
       subscriber?.onGap(() => seen.gaps++)
       await subscriber?.subscribe(channel, () => seen.heard++)
       return { close, subscriber, seen }
@@ -169,12 +189,49 @@ test('a node that crashes and comes back is told as a gap to every kind of clien
   }
 })
 
-async function ownerOf(key: string): Promise<RedisServer> {
-  for (const node of cluster.nodes) {
-    const answer = await node.cli('EXISTS', key).catch((error: unknown) => String(error))
-    if (!answer.includes('MOVED')) return node
+test('a channel that is back is told as a gap at once, although the master of another one is still away', async () => {
+  const [first, second] = ['channel of one master', await channelElsewhere('channel of one master')]
+  const [firstOwner, secondOwner] = [await ownerOf(first), await ownerOf(second)]
+  for (const node of cluster.nodes) await node.cli('CONFIG', 'SET', 'cluster-require-full-coverage', 'no')
+  // GLIDE alone has one client for all masters, and loses it as a whole.
+  const ofEachMaster = Object.entries(CLUSTER).filter(([name]) => name !== 'GLIDE')
+  const kinds = await Promise.all(
+    ofEachMaster.map(async ([, connect]) => {
+      const { client, close } = await connect(cluster.nodes.map(addressOf))
+      const gaps: string[] = []
+      const subscriber = client.subscriber(systemClock, systemRandom)
+      subscriber?.onGap((channel) => gaps.push(channel))
+      await subscriber?.subscribe(first, () => undefined)
+      await subscriber?.subscribe(second, () => undefined)
+      return { close, subscriber, gaps }
+    }),
+  )
+  await secondOwner.kill()
+  await firstOwner.cli('CLIENT', 'KILL', 'TYPE', 'pubsub')
+  await until(() => kinds.every(({ gaps }) => gaps.includes(first)), { what: 'all were told of the first' })
+  expect(kinds.flatMap(({ gaps }) => gaps)).not.toContain(second)
+  await secondOwner.restart()
+  await until(() => kinds.every(({ gaps }) => gaps.includes(second)), { what: 'all were told of the second' })
+  for (const { close, subscriber } of kinds) {
+    await subscriber?.close()
+    await close()
   }
-  throw new Error(`nobody serves ${key}`)
+}, 30_000)
+
+async function channelElsewhere(channel: string): Promise<string> {
+  const owner = await ownerOf(channel)
+  for (let number = 0; ; number++) {
+    if ((await ownerOf(`${channel}, not ${number}`)) !== owner) return `${channel}, not ${number}`
+  }
+}
+
+async function ownerOf(key: string): Promise<RedisServer> {
+  const serves = async (node: RedisServer): Promise<boolean> => /^[01]$/.test(await node.cli('EXISTS', key))
+  const find = async (): Promise<RedisServer | undefined> => {
+    for (const node of cluster.nodes) if (await serves(node).catch(() => false)) return node
+    return undefined
+  }
+  return until(find, { what: `somebody serves ${key}` })
 }
 
 async function ownerAndOther(key: string): Promise<[RedisServer, RedisServer]> {

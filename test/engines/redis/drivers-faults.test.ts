@@ -1,8 +1,10 @@
 import { EventEmitter, once } from 'node:events'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { startRedis, type RedisServer } from '../../support/servers/redis.ts'
-import { until } from '../../support/until.ts'
+import { startRedis, type RedisServer } from '../../../harness/servers/redis.ts'
+import { until } from '../../../harness/until.ts'
 import { addressOf, SINGLE } from './drivers-clients.ts'
+import { systemClock } from '../../../src/clock.ts'
+import { systemRandom } from '../../../src/random.ts'
 
 let server: RedisServer
 
@@ -20,7 +22,7 @@ test('a server that takes connections but does not answer fails a subscription i
   await server.freeze()
   const outcomes = await Promise.allSettled(
     clients.map(async ({ client }) => {
-      const subscriber = client.subscriber()
+      const subscriber = client.subscriber(systemClock, systemRandom)
       try {
         await subscriber?.subscribe('a', () => undefined)
       } finally {
@@ -37,12 +39,12 @@ test.each(kinds)(
   '%s: a subscriber closed while it connects, or from within a message, is gone',
   async (_name, connect) => {
     const { client, close } = await connect(addressOf(server))
-    const early = client.subscriber()
+    const early = client.subscriber(systemClock, systemRandom)
     const subscribing = early?.subscribe('early', () => undefined)
     await early?.close()
     await expect(subscribing).rejects.toThrow(Error)
     const heard = new EventEmitter()
-    const late = client.subscriber()
+    const late = client.subscriber(systemClock, systemRandom)
     await late?.subscribe('late', () => {
       void late.close()
       heard.emit('message')
@@ -55,7 +57,7 @@ test.each(kinds)(
 
 test.each(kinds)('%s: subscribing anew at once after an end is heard', async (_name, connect) => {
   const { client, close } = await connect(addressOf(server))
-  const subscriber = client.subscriber()
+  const subscriber = client.subscriber(systemClock, systemRandom)
   let heard = 0
   const rounds = Array.from({ length: 20 }, async () => {
     await subscriber?.subscribe('again', () => undefined)

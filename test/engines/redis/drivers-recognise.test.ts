@@ -7,7 +7,7 @@ import { ioredis, iovalkey } from '../../../src/engines/redis/drivers/ioredis.ts
 import { nodeRedis } from '../../../src/engines/redis/drivers/node-redis.ts'
 import { recognise } from '../../../src/engines/redis/drivers/recognise.ts'
 import { valkeyGlide } from '../../../src/engines/redis/drivers/valkey-glide.ts'
-import { startRedis, type RedisServer } from '../../support/servers/redis.ts'
+import { startRedis, type RedisServer } from '../../../harness/servers/redis.ts'
 import { addressOf, type Address } from './drivers-clients.ts'
 
 let server: RedisServer
@@ -23,6 +23,14 @@ afterAll(() => server.stop())
 const lazy = { lazyConnect: true }
 const closed = createClient()
 const quiet = (): void => undefined
+
+/**
+ * The methods that a package has which is not installed here: of ioredis-mock 8.13.1 (its peer is ioredis 5, so that npm refuses
+ * it beside ioredis 6), redis 3 and 4, @upstash/redis 1.
+ */
+function like(...methods: readonly string[]): object {
+  return Object.fromEntries(methods.map((name) => [name, quiet]))
+}
 
 describe('what is not a client is refused at once, with a word on the mistake', () => {
   test.each([
@@ -41,6 +49,10 @@ describe('what is not a client is refused at once, with a word on the mistake', 
     ['a multi of node-redis', closed.multi(), 'pass the client itself'],
     ['a batch of GLIDE', new Batch(false), 'pass the client itself'],
     ['the old interface of node-redis', closed.legacy(), 'legacy()'],
+    ['a mock of ioredis', like('on', 'exec', 'pipeline', 'multi', 'duplicate', 'quit'), 'in tests use memory()'],
+    ['node-redis 4', like('on', 'multi', 'duplicate', 'sendCommand', 'quit'), 'too old'],
+    ['node-redis 3', like('on', 'exec', 'multi', 'duplicate', 'sendCommand', 'send_command', 'quit'), 'too old'],
+    ['a client over HTTP', like('exec', 'pipeline', 'multi', 'createScript', 'subscribe'), 'a client over HTTP'],
     ['another object', {}, 'an object of another kind'],
   ])('%s', (_what, value, word) => {
     expect(() => recognise(value)).toThrow(TypeError)

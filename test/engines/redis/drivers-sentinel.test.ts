@@ -1,7 +1,12 @@
+import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { startSentinel, type SentinelSetup } from '../../support/servers/sentinel.ts'
-import { until } from '../../support/until.ts'
+import { createLocks } from '../../../src/index.ts'
+import { redis } from '../../../src/engines/redis/index.ts'
+import { startSentinel, type SentinelSetup } from '../../../harness/servers/sentinel.ts'
+import { until } from '../../../harness/until.ts'
 import { SENTINEL, type Connected } from './drivers-clients.ts'
+import { systemClock } from '../../../src/clock.ts'
+import { systemRandom } from '../../../src/random.ts'
 
 let setup: SentinelSetup
 
@@ -54,7 +59,7 @@ test('after a failover every client writes to the new master, and its subscripti
     Object.entries(SENTINEL).map(async ([name, connect]) => {
       const connected = await connect(setup.name, setup.sentinels)
       const seen = { name, heard: 0, gaps: 0 }
-      const subscriber = connected.client.subscriber()
+      const subscriber = connected.client.subscriber(systemClock, systemRandom)
       subscriber?.onGap(() => seen.gaps++)
       await subscriber?.subscribe('channel', () => seen.heard++)
       return { connected, subscriber, seen }
@@ -71,4 +76,17 @@ test('after a failover every client writes to the new master, and its subscripti
     await subscriber?.close()
     await connected.close()
   }
+})
+
+test('ioredis leaves a frozen master for the new one if it is told to look for failovers', async () => {
+  const client = new Redis({ name: setup.name, sentinels: [...setup.sentinels], failoverDetector: true })
+  const locks = createLocks(redis(client.on('error', () => undefined)))
+  await locks.using('a', {}, () => undefined)
+  const frozen = await setup.primary()
+  await frozen.freeze()
+  const lease = await until(() => locks.tryAcquire('b'), { what: 'the new master grants', withinMs: 20_000 })
+  expect(lease.held).toBe(true)
+  await locks.close()
+  client.disconnect()
+  await frozen.thaw()
 })

@@ -1,13 +1,17 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { createLocks } from '../../../src/index.ts'
+import { redis } from '../../../src/engines/redis/index.ts'
 import { isNoScript, isPermanent } from '../../../src/engines/redis/drivers/server-errors.ts'
-import { hasEngine } from '../../support/engines.ts'
-import { startRedis, type RedisServer } from '../../support/servers/redis.ts'
-import { until } from '../../support/until.ts'
+import { isAvailable } from '../../../harness/binaries.ts'
+import { startRedis, type RedisServer } from '../../../harness/servers/redis.ts'
+import { until } from '../../../harness/until.ts'
 import { addressOf, SINGLE, type Connected } from './drivers-clients.ts'
+import { systemClock } from '../../../src/clock.ts'
+import { systemRandom } from '../../../src/random.ts'
 
 // The drivers that were made for Valkey are tried with it, the others with Redis: the protocol is the same.
 const kinds = Object.entries(SINGLE).map(([name, connect]) => {
-  const valkey = hasEngine('valkey') && ['iovalkey', 'GLIDE'].includes(name)
+  const valkey = isAvailable('valkey') && ['iovalkey', 'GLIDE'].includes(name)
   return { name: `${name}, ${valkey ? 'Valkey' : 'Redis'}`, connect, flavour: { valkey } }
 })
 
@@ -88,7 +92,7 @@ describe.each(kinds)('$name', ({ connect, flavour }) => {
   test('a subscription is heard from its confirmation to its end, on a connection that ends with the subscriber', async () => {
     const { client } = connected
     const before = await connections(server)
-    const subscriber = client.subscriber()
+    const subscriber = client.subscriber(systemClock, systemRandom)
     expect(await connections(server)).toBe(before)
     const heard: string[] = []
     await subscriber?.subscribe('a', () => heard.push('a'))
@@ -106,8 +110,22 @@ describe.each(kinds)('$name', ({ connect, flavour }) => {
     await expect(subscriber?.subscribe('c', () => undefined)).rejects.toThrow('closed')
   })
 
+  test('a lease is waited for while another one has it, and had after its release', async () => {
+    const [ours, theirs] = [createLocks(redis(connected.client)), createLocks(redis(connected.client))]
+    const held = await theirs.acquire('order', { ttl: '1m' })
+    const waiting = ours.acquire('order', { wait: '20s' })
+    await until(async () => (await server.cli('PUBSUB', 'CHANNELS')).includes('{order}'), { what: 'it is waited for' })
+    expect(await held.release()).toBe(true)
+    const lease = await waiting
+    expect(lease.token).toBeGreaterThan(held.token)
+    expect(await lease.release()).toBe(true)
+    expect(await server.cli('EXISTS', 'order')).toBe('0')
+    await ours.close()
+    await theirs.close()
+  })
+
   test('a restart of the server is told as a gap when the subscriptions are back', async () => {
-    const subscriber = connected.client.subscriber()
+    const subscriber = connected.client.subscriber(systemClock, systemRandom)
     let heard = 0
     let gaps = 0
     subscriber?.onGap(() => gaps++)
@@ -122,7 +140,7 @@ describe.each(kinds)('$name', ({ connect, flavour }) => {
   })
 
   test('a subscription to a server that is away fails, and leaves nothing behind', async () => {
-    const subscriber = connected.client.subscriber()
+    const subscriber = connected.client.subscriber(systemClock, systemRandom)
     await server.kill()
     await expect(subscriber?.subscribe('a', () => undefined)).rejects.toThrow(Error)
     await subscriber?.close()

@@ -1,20 +1,24 @@
 import { Redis } from 'ioredis'
+import type { Duration } from '../../../src/duration.ts'
 import { createLocks, type Locks } from '../../../src/locks.ts'
 import { redlock, type RedlockOptions } from '../../../src/engines/redis/index.ts'
 import type { LocksOptions } from '../../../src/options.ts'
-import { startRedisNodes, type RedisOptions, type RedisServer } from '../../support/servers/redis.ts'
+import { startRedisNodes, type RedisOptions, type RedisServer } from '../../../harness/servers/redis.ts'
 
-/** Five servers, and locks on all of them as several processes would have them. */
+/** Servers, and locks on all of them as several processes would have them. */
 export interface Quorum extends AsyncDisposable {
   readonly nodes: readonly RedisServer[]
-  locks(options?: LocksOptions, engineOptions?: RedlockOptions, ports?: readonly number[]): Locks
+  locks(options?: LocksOptions, engineOptions?: EngineOptions, ports?: readonly (number | string)[]): Locks
 }
 
-/** A busy machine may keep a healthy server waiting; the tests' claims are not about that. */
-const nodeTimeout = '1s'
+/** Without a `requestTimeout` it is that of the tests; with undefined, the default of the engine. */
+type EngineOptions = Omit<RedlockOptions, 'requestTimeout'> & { readonly requestTimeout?: Duration | undefined }
 
-export async function startQuorum(serverOptions: RedisOptions = {}): Promise<Quorum> {
-  const { nodes, stop } = await startRedisNodes(5, serverOptions)
+/** A busy machine may keep a healthy server waiting; the tests' claims are not about that. */
+const requestTimeout = '1s'
+
+export async function startQuorum(serverOptions: RedisOptions = {}, size = 5): Promise<Quorum> {
+  const { nodes, stop } = await startRedisNodes(size, serverOptions)
   const clients: Redis[] = []
   const all: Locks[] = []
   return {
@@ -22,7 +26,10 @@ export async function startQuorum(serverOptions: RedisOptions = {}): Promise<Quo
     locks(options = {}, engineOptions = {}, ports = nodes.map(({ port }) => port)) {
       const own = ports.map((port) => connect(port))
       clients.push(...own)
-      const locks = createLocks(redlock(own, { nodeTimeout, ...engineOptions }), options)
+      const merged: EngineOptions = { requestTimeout, ...engineOptions }
+      const { requestTimeout: ownTimeout, ...others } = merged
+      const timeout = ownTimeout === undefined ? {} : { requestTimeout: ownTimeout }
+      const locks = createLocks(redlock(own, { ...timeout, ...others }), options)
       all.push(locks)
       return locks
     },
@@ -34,9 +41,16 @@ export async function startQuorum(serverOptions: RedisOptions = {}): Promise<Quo
   }
 }
 
-function connect(port: number): Redis {
+/** By its port, or by an address with a user. */
+function connect(port: number | string): Redis {
+  const client = typeof port === 'string' ? new Redis(port) : new Redis({ host: '127.0.0.1', port })
   // A server that is away is what these tests are about; ioredis would print it.
-  return new Redis({ host: '127.0.0.1', port }).on('error', () => undefined)
+  return client.on('error', () => undefined)
+}
+
+export async function restartEmpty(node: RedisServer): Promise<void> {
+  await node.kill()
+  await node.restart({ empty: true })
 }
 
 /** Lock keys on a server: all but counters and stamp. */

@@ -2,9 +2,9 @@ import { describe, expect, test } from 'vitest'
 import { redis, redlock } from '../../../src/engines/redis/index.ts'
 import type { LockEvent } from '../../../src/events.ts'
 import { createLocks, type Locks } from '../../../src/locks.ts'
-import { startProxy, type Proxy } from '../../support/faults/proxy.ts'
-import { startRedis, startRedisNodes, type RedisServer } from '../../support/servers/redis.ts'
-import { until } from '../../support/until.ts'
+import { startProxy, type Proxy } from '../../../harness/faults/proxy.ts'
+import { startRedis, startRedisNodes, type RedisServer } from '../../../harness/servers/redis.ts'
+import { until } from '../../../harness/until.ts'
 import { SINGLE } from './drivers-clients.ts'
 import { lockKeys } from './faults-quorum.ts'
 
@@ -133,7 +133,7 @@ async function throughProxy(driver: string, observe?: (type: LockEvent['type']) 
   const proxy = await startProxy(server.port)
   const clients = [await SINGLE[driver]!(proxy), await SINGLE[driver]!(server)]
   const [locks, direct] = clients.map(({ client }) =>
-    createLocks(redis(client, { nodeTimeout: '1s' }), { observe: ({ type }) => observe?.(type) }),
+    createLocks(redis(client, { requestTimeout: '1s' }), { observe: ({ type }) => observe?.(type) }),
   )
   await warmUp(locks!)
   return {
@@ -164,7 +164,7 @@ async function quorumThroughProxies(driver: string): Promise<QuorumSetup> {
   const locks = createLocks(
     redlock(
       clients.map(({ client }) => client),
-      { nodeTimeout: '1s' },
+      { requestTimeout: '1s' },
     ),
   )
   await warmUp(locks)

@@ -1,10 +1,11 @@
 import { describe, expect, test } from 'vitest'
 import { QuorumError } from '../../../src/errors.ts'
-import { startProxy } from '../../support/faults/proxy.ts'
-import type { RedisServer } from '../../support/servers/redis.ts'
-import { lockKeys, startQuorum } from './faults-quorum.ts'
+import { startProxy } from '../../../harness/faults/proxy.ts'
+import type { RedisServer } from '../../../harness/servers/redis.ts'
+import { lockKeys, restartEmpty, startQuorum } from './faults-quorum.ts'
 
-const SITS_OUT = /^restarted and may have forgotten leases: sits out for \d+ s more$/
+const SITS_OUT =
+  /^(restarted and may have forgotten leases|remembers nothing of this quorum \(.+\)): sits out for \d+ s more$/
 
 describe('a node that restarted empty', () => {
   test('gives no vote, says why and for how long, and the quorum of the others goes on', async () => {
@@ -113,15 +114,17 @@ describe('a deployment', () => {
     expect(lease.held).toBe(true)
   })
 
-  test('of which a durable node restarted has its vote at once, and the leases it remembers', async () => {
+  test('of durable nodes that all restarted votes at once when all answer, and not before, with the leases it remembers', async () => {
     await using quorum = await startQuorum({ durable: true })
     const [holder, rival] = [quorum.locks({ renew: false }), quorum.locks()]
     const lease = await holder.acquire('order')
     for (const node of quorum.nodes) await expect.poll(() => lockKeys(node), { timeout: 10_000 }).toEqual(['order'])
     for (const node of quorum.nodes) await node.kill()
-    // The first three are a quorum, if each of them may vote.
+    // The first three would be a quorum. But as long as the others are away, each of them may be a copy of one of those.
     for (const node of quorum.nodes.slice(0, 3)) await node.restart()
+    await expect(rival.acquire('next', { wait: '3s' })).rejects.toThrow(/may have forgotten leases: sits out for/)
 
+    for (const node of quorum.nodes.slice(3)) await node.restart()
     await using next = await rival.acquire('next', { wait: '20s' })
     expect(next.held).toBe(true)
     expect(await uptimeSeconds(quorum.nodes[0]!)).toBeLessThan(60)
@@ -130,11 +133,6 @@ describe('a deployment', () => {
     await lease.extend()
   })
 })
-
-async function restartEmpty(node: RedisServer): Promise<void> {
-  await node.kill()
-  await node.restart({ empty: true })
-}
 
 async function uptimeSeconds(node: RedisServer): Promise<number> {
   return Number(/uptime_in_seconds:(\d+)/.exec(await node.cli('INFO', 'server'))?.[1])

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import { LeaseLostError, QuorumError } from '../../../src/errors.ts'
 import type { LockEvent } from '../../../src/events.ts'
-import type { RedisServer } from '../../support/servers/redis.ts'
-import { until } from '../../support/until.ts'
+import type { RedisServer } from '../../../harness/servers/redis.ts'
+import { until } from '../../../harness/until.ts'
 import { lockKeys, startQuorum } from './faults-quorum.ts'
 
 const faults = [

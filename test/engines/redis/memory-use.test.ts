@@ -2,7 +2,7 @@ import { Redis } from 'ioredis'
 import { expect, test } from 'vitest'
 import { redis } from '../../../src/engines/redis/index.ts'
 import { createLocks } from '../../../src/locks.ts'
-import { startRedis } from '../../support/servers/redis.ts'
+import { startRedis } from '../../../harness/servers/redis.ts'
 
 /** After collection, twice: what finalizers let go of is only free with the next one. */
 function heapBytes(): number {
@@ -14,7 +14,7 @@ function heapBytes(): number {
 test('100,000 acquisitions leave no growth, and a held lease costs less than 2 kB', async () => {
   await using server = await startRedis()
   const client = new Redis(server.url)
-  const locks = createLocks(redis(client, { nodeTimeout: '30s' }))
+  const locks = createLocks(redis(client, { requestTimeout: '30s' }))
   const sections = async (count: number): Promise<void> => {
     let left = count
     const lane = async (): Promise<void> => {

@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { redis, redlock } from '../../../src/engines/redis/index.ts'
-import { startRedis, startRedisNodes, type RedisServer } from '../../support/servers/redis.ts'
+import { startRedis, startRedisNodes, type RedisServer } from '../../../harness/servers/redis.ts'
 
 let servers: Awaited<ReturnType<typeof startRedisNodes>>
 let clients: Redis[]

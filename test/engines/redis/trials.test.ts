@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis'
 import { describe } from 'vitest'
 import { redis } from '../../../src/engines/redis/index.ts'
-import { startRedis } from '../../support/servers/redis.ts'
+import { startRedis } from '../../../harness/servers/redis.ts'
 import { faultTrials, processTrials, type BreakableServers } from '../trials.ts'
 
 describe('redis', () => {

@@ -2,7 +2,7 @@ import * as driver from 'node-zookeeper-client'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import type { Finding } from '../../../src/engine.ts'
 import { zookeeper, type ZookeeperOptions } from '../../../src/engines/zookeeper/index.ts'
-import { startZookeeper, type ZookeeperServer } from '../../support/servers/zookeeper.ts'
+import { startZookeeper, type ZookeeperServer } from '../../../harness/servers/zookeeper.ts'
 import { rawClient } from './raw-client.ts'
 
 /** Short sessions, quick to the disk, talkative. */
@@ -36,13 +36,13 @@ async function found(
 
 test('a single server is no quorum', async () => {
   expect(await found('zookeeper/quorum', [brisk])).toMatchObject([
-    { severity: 'warning', found: 'a single server, no quorum' },
+    { severity: 'warning', found: 'There is only one server, no quorum.' },
   ])
 })
 
 test('servers that are no ensemble would give one lease to two: critical', async () => {
   expect(await found('zookeeper/quorum', [brisk, slow])).toMatchObject([
-    { severity: 'critical', found: "of 2 servers, 2 are on their own: they don't form an ensemble" },
+    { severity: 'critical', found: 'Of 2 servers, 2 run standalone: they form no ensemble.' },
   ])
 })
 
@@ -54,20 +54,20 @@ test('the session that the servers grant is held against the ttl and maxTtl', as
   expect(await found('zookeeper/session', [brisk], { maxTtl: '3s' }, { ttlMs: 3000 })).toMatchObject([
     { severity: 'critical', meaning: expect.stringContaining('needs a session of 6000 ms') },
   ])
-  expect(await found('zookeeper/session', [slow], { maxTtl: 500 }, { ttlMs: 500 })).toMatchObject([
-    { severity: 'note', meaning: expect.stringContaining('end after up to 2000 ms') },
-  ])
+  expect(await found('zookeeper/session', [slow], { maxTtl: 500, requestTimeout: '5s' }, { ttlMs: 500 })).toMatchObject(
+    [{ severity: 'note', meaning: expect.stringContaining('end after up to 2000 ms') }],
+  )
 })
 
 test('a session of less than two ticks is critical, where the tick can be seen', async () => {
-  expect(await found('zookeeper/tick', [brisk], { maxTtl: 100 }, { ttlMs: 100 })).toMatchObject([
-    { severity: 'critical', found: 'a tick of 200 ms, a session of 200 ms' },
+  expect(await found('zookeeper/tick', [brisk], { maxTtl: 100, requestTimeout: '5s' }, { ttlMs: 100 })).toMatchObject([
+    { severity: 'critical', found: 'A tick lasts 200 ms, and a session 200 ms.' },
   ])
   expect(await found('zookeeper/tick', [brisk])).toEqual([])
 })
 
-test('whether writes reach the disk is told, where it can be seen', async () => {
-  expect(await found('zookeeper/force-sync', [brisk])).toMatchObject([{ severity: 'ok', found: 'forceSync is on' }])
+test('whether writes reach the disk is a finding, where it can be seen', async () => {
+  expect(await found('zookeeper/force-sync', [brisk])).toMatchObject([{ severity: 'ok', found: 'forceSync is on.' }])
   expect(await found('zookeeper/force-sync', [slow])).toMatchObject([{ severity: 'note' }])
   await using careless = await startZookeeper()
   expect(await found('zookeeper/force-sync', [careless])).toMatchObject([
@@ -75,13 +75,13 @@ test('whether writes reach the disk is told, where it can be seen', async () => 
   ])
 })
 
-test('nodes that are open to the world are told, and those that are not', async () => {
+test('znodes that are open to the world are a warning, and others are not', async () => {
   expect(await found('zookeeper/acl', [brisk])).toMatchObject([
-    { severity: 'warning', found: expect.stringMatching(/^\/doctor\d+ is open to the world$/) },
+    { severity: 'warning', found: expect.stringMatching(/^\/doctor\d+ is open to the world\.$/) },
   ])
   const auth = { scheme: 'digest', auth: 'alice:secret' }
   const closed = await found('zookeeper/acl', [brisk], { auth })
-  expect(closed).toMatchObject([{ severity: 'ok', found: expect.stringMatching(/ belongs to digest:alice$/) }])
+  expect(closed).toMatchObject([{ severity: 'ok', found: expect.stringMatching(/ belongs to digest:alice\.$/) }])
   expect(JSON.stringify(closed)).not.toContain('secret')
   expect(await found('zookeeper/acl', [brisk], { auth, acl: 'anyone' })).toMatchObject([{ severity: 'warning' }])
 })
@@ -93,7 +93,7 @@ test('a write is timed, and empty folders are counted', async () => {
   await raw.create('/littered')
   await raw.create('/littered/dead')
   expect(await found('zookeeper/empty-folders', [brisk], { path: '/littered' })).toMatchObject([
-    { severity: 'note', found: '1 empty folders in /littered' },
+    { severity: 'note', found: '/littered has 1 empty folder.' },
   ])
   expect(await found('zookeeper/empty-folders', [brisk])).toMatchObject([{ severity: 'ok' }])
 })

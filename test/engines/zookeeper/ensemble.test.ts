@@ -7,8 +7,8 @@ import {
   startZookeeperEnsemble,
   type ZookeeperEnsemble,
   type ZookeeperServer,
-} from '../../support/servers/zookeeper.ts'
-import { until } from '../../support/until.ts'
+} from '../../../harness/servers/zookeeper.ts'
+import { until } from '../../../harness/until.ts'
 import { rawClient, spyingDriver } from './raw-client.ts'
 
 let ensemble: ZookeeperEnsemble

@@ -4,9 +4,9 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vit
 import type { Engine, LeaseInfo, LeaseRequest } from '../../../src/engine.ts'
 import { zookeeper, type ZookeeperOptions } from '../../../src/engines/zookeeper/index.ts'
 import { createLocks, type Locks, type LocksOptions } from '../../../src/index.ts'
-import { startProxy } from '../../support/faults/proxy.ts'
-import { startZookeeper, type ZookeeperServer } from '../../support/servers/zookeeper.ts'
-import { until } from '../../support/until.ts'
+import { startProxy } from '../../../harness/faults/proxy.ts'
+import { startZookeeper, type ZookeeperServer } from '../../../harness/servers/zookeeper.ts'
+import { until } from '../../../harness/until.ts'
 import { rawClient, spyingDriver } from './raw-client.ts'
 
 let server: ZookeeperServer
@@ -40,7 +40,7 @@ function newLocks(options: ZookeeperOptions, settings: LocksOptions = {}, server
 }
 
 function request(owner: string, ...resources: string[]): LeaseRequest {
-  return { resources, owner, ttlMs: 5000, inOrder: false }
+  return { resources, owner, ttlMs: 5000 }
 }
 
 async function shown(engine: Engine, resource: string): Promise<LeaseInfo | undefined> {
@@ -48,8 +48,8 @@ async function shown(engine: Engine, resource: string): Promise<LeaseInfo | unde
   return undefined
 }
 
-describe('the nodes', () => {
-  test('a lease is an ephemeral sequential node whose czxid is the token; its folder goes with it', async () => {
+describe('the znodes', () => {
+  test('a lease is an ephemeral sequential znode whose czxid is the token; its folder goes with it', async () => {
     const path = newPath()
     const raw = await rawClient(address())
     const engine = newEngine({ path })
@@ -84,7 +84,7 @@ describe('the nodes', () => {
     await expect(engine.acquire(request('me', 'x'))).rejects.toMatchObject({
       code: 'ENGINE',
       transient: false,
-      message: expect.stringContaining('the chroot of the connection string is not there'),
+      message: expect.stringContaining('the chroot of the connection string does not exist'),
     })
   })
 
@@ -97,7 +97,7 @@ describe('the nodes', () => {
     expect(await engine.acquire(request('me', 'x'))).toMatchObject({ kind: 'granted' })
   })
 
-  test('the node of other software in the line is waited for, and shown', async () => {
+  test('the znode of other software in the queue is waited for, and shown', async () => {
     const path = newPath()
     const raw = await rawClient(address())
     const locks = newLocks({ path })
@@ -106,7 +106,7 @@ describe('the nodes', () => {
     const foreign = await raw.create(`${path}/x/_c_6f0c-lock-`, driver.CreateMode.EPHEMERAL_SEQUENTIAL)
     expect(await locks.tryAcquire('x')).toBeNull()
     const waiting = locks.acquire('x', { wait: '10s' })
-    await until(async () => (await raw.children(`${path}/x`)).length === 2, { what: 'someone in line' })
+    await until(async () => (await raw.children(`${path}/x`)).length === 2, { what: 'a place in the queue' })
     expect(await shown(newEngine({ path }), 'x')).toMatchObject({ owner: '6f0c', remainingMs: undefined, waiters: 1 })
     await raw.remove(foreign)
     expect((await waiting).held).toBe(true)
@@ -119,7 +119,7 @@ describe('the nodes', () => {
     await raw.create(`${path}/dead`)
     const engine = newEngine({ path })
     await engine.acquire(request('me', 'alive'))
-    expect(await engine.init?.()).toEqual([`removed ${path}/dead, left behind empty by a process that died`])
+    expect(await engine.init?.()).toEqual([`removed ${path}/dead, which a process that died had left empty`])
     expect(await raw.children(path)).toEqual(['alive'])
   })
 
@@ -178,7 +178,7 @@ describe('sizes', () => {
   })
 })
 
-describe('the line', () => {
+describe('the queue', () => {
   test('processes get their turn in the order in which they came, and inspect counts those who wait', async () => {
     const path = newPath()
     const engine = newEngine({ path })
@@ -362,7 +362,7 @@ describe('answers that are lost', () => {
     proxy.cutOnNextReply('_c_me-lock-')
     await expect(cutOff.acquire(request('me', 'x'))).rejects.toMatchObject({ code: 'ENGINE', transient: true })
     expect(proxy.lostReplies).toBe(1)
-    // The same owner's next node would be removed with the first one, after it was granted.
+    // The same owner's next znode would be removed with the first one, after it was granted.
     await expect(cutOff.acquire(request('me', 'x'))).rejects.toThrow('is still being undone')
     const raw = await rawClient(address())
     await until(async () => (await raw.children(path)).length === 0, { what: 'nothing left' })
@@ -417,7 +417,7 @@ describe('answers that are lost', () => {
 })
 
 describe('credentials', () => {
-  test('nodes belong to those who have the same credentials; others are refused, for good', async () => {
+  test('znodes belong to those who have the same credentials; others are refused, for good', async () => {
     const path = newPath()
     const auth = { scheme: 'digest', auth: 'alice:secret' }
     const [one, two] = [newEngine({ path, auth }), newEngine({ path, auth })]

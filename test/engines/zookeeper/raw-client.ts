@@ -5,11 +5,11 @@ import type { ZookeeperDriver } from '../../../src/engines/zookeeper/index.ts'
 /** What a client sees and does that knows nothing of leases. */
 export interface RawClient {
   children(path: string): Promise<string[]>
-  /** Undefined if there is no such node. */
+  /** Undefined if there is no such znode. */
   stat(path: string): Promise<driver.Stat | undefined>
   create(path: string, mode?: number): Promise<string>
   remove(path: string): Promise<void>
-  /** All nodes below, as paths. */
+  /** All znodes below, as paths. */
   tree(path: string): Promise<string[]>
 }
 

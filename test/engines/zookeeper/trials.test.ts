@@ -1,7 +1,7 @@
 import * as driver from 'node-zookeeper-client'
 import { describe } from 'vitest'
 import { zookeeper } from '../../../src/engines/zookeeper/index.ts'
-import { startZookeeper } from '../../support/servers/zookeeper.ts'
+import { startZookeeper } from '../../../harness/servers/zookeeper.ts'
 import { faultTrials, processTrials, type BreakableServers } from '../trials.ts'
 
 const ttlMs = 4000

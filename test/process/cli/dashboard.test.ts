@@ -3,9 +3,9 @@ import { request } from 'node:http'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { EXIT } from '../../../src/cli/exit-codes.ts'
 import { Viewer } from '../../dashboard/viewer.ts'
-import { Home } from '../../support/command.ts'
-import { startRedis, type RedisServer } from '../../support/servers/redis.ts'
-import { until } from '../../support/until.ts'
+import { Home } from '../../../harness/command.ts'
+import { startRedis, type RedisServer } from '../../../harness/servers/redis.ts'
+import { until } from '../../../harness/until.ts'
 
 const PASSWORD = 's3cret/with:odd@signs'
 const READ = 'reader-0123456789abcdef'
@@ -117,7 +117,7 @@ test.each([
   [['--token-file', '/does/not/exist'], /--token-file: can't be read/],
   [['--token-file', '/dev/null'], /--token-file: expected a token in/],
   [['--path', 'x'], /path: expected a path/],
-  [['--origin', 'x'], /origins\[0\]: expected an origin/],
+  [['--origin', 'x'], /--origin: expected an origin/],
   [['name'], /expected no names/],
 ])('it does not start with %j', async (options, message) => {
   const { code, stdout, stderr } = await home.run(['dashboard', '--listen', '0', ...options], {
@@ -130,7 +130,7 @@ test.each([
 test('a token that is too short is refused without being repeated', async () => {
   const { code, stderr } = await home.run(['dashboard'], { env: { RINGFENCE_DASHBOARD_TOKEN: 'swordfish' } })
   expect(code).toBe(EXIT.usage)
-  expect(stderr).toMatch(/readToken: expected 16 to 512 characters, got 9/)
+  expect(stderr).toMatch(/RINGFENCE_DASHBOARD_TOKEN: expected 16 to 512 characters, got 9/)
   expect(stderr).not.toContain('swordfish')
 })
 

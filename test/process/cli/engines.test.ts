@@ -1,15 +1,16 @@
+import { createServer, type AddressInfo } from 'node:net'
 import { afterAll, describe, expect, test } from 'vitest'
 import { EXIT } from '../../../src/cli/exit-codes.ts'
-import { createCertificates, type Certificates } from '../../support/certificates.ts'
-import { Home } from '../../support/command.ts'
-import { onFreePorts } from '../../support/ports.ts'
-import { startConsul, startSecureConsul } from '../../support/servers/consul.ts'
-import { startEtcd, startSecureEtcd } from '../../support/servers/etcd.ts'
-import { startMariadb } from '../../support/servers/mariadb.ts'
-import { startMongodb } from '../../support/servers/mongodb.ts'
-import { startPostgres } from '../../support/servers/postgres.ts'
-import { startRedis } from '../../support/servers/redis.ts'
-import { startZookeeper } from '../../support/servers/zookeeper.ts'
+import { createCertificates, type Certificates } from '../../../harness/certificates.ts'
+import { Home } from '../../../harness/command.ts'
+import { onFreePorts } from '../../../harness/ports.ts'
+import { startConsul, startSecureConsul } from '../../../harness/servers/consul.ts'
+import { startEtcd, startSecureEtcd } from '../../../harness/servers/etcd.ts'
+import { startMariadb } from '../../../harness/servers/mariadb.ts'
+import { startMongodb } from '../../../harness/servers/mongodb.ts'
+import { startPostgres } from '../../../harness/servers/postgres.ts'
+import { startRedis, startRedisNodes } from '../../../harness/servers/redis.ts'
+import { startZookeeper } from '../../../harness/servers/zookeeper.ts'
 
 interface Server extends AsyncDisposable {
   readonly port: number
@@ -50,6 +51,29 @@ describe.each(ENGINES)('%s', (_name, start, urlOf) => {
     const doctor = JSON.parse((await home.run(['doctor', '--json'], options)).stdout) as { findings: unknown[] }
     expect(doctor.findings.length).toBeGreaterThan(0)
   })
+})
+
+test('status of a quorum without a majority says that it can not know, and not that nothing is held', async () => {
+  await using quorum = await startRedisNodes(5)
+  const env = { RINGFENCE_URL: `redis://${quorum.nodes.map(({ port }) => `127.0.0.1:${port}`).join(',')}` }
+  const holder = home.start(['run', 'job', '--', 'sh', '-c', 'echo ready; read -r _'], { env })
+  await holder.printed(/ready/)
+  const majority = quorum.nodes.slice(0, 3)
+  await Promise.all(majority.map((node) => node.freeze()))
+  const outcomes = await Promise.all(
+    [['status'], ['status', '--json'], ['status', 'job']].map((args) => home.run(args, { env })),
+  )
+  for (const { code, stdout, stderr } of outcomes) {
+    expect({ code, stdout }).toEqual({ code: EXIT.engine, stdout: '' })
+    expect(stderr).toContain('3 of 5 nodes needed')
+  }
+  await Promise.all(majority.map((node) => node.thaw()))
+  expect(await home.run(['status'], { env })).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining('job') as string,
+  })
+  holder.type('\n')
+  expect(await holder.ended).toMatchObject({ code: 0 })
 })
 
 function echoed(RINGFENCE_URL: string): ReturnType<Home['run']> {
@@ -107,6 +131,17 @@ test.each([
     code: EXIT.usage,
     stderr: expect.stringContaining('nowhere.pem') as string,
   })
+})
+
+test('a PostgreSQL that accepts connections and is silent does not hold the command up', async () => {
+  const silent = createServer()
+  await new Promise<void>((resolve) => void silent.listen(0, '127.0.0.1', resolve))
+  const { port } = silent.address() as AddressInfo
+  expect(await echoed(`postgres://u@127.0.0.1:${port}/x`)).toMatchObject({
+    code: EXIT.engine,
+    stderr: expect.stringContaining('no answer within 3000 ms') as string,
+  })
+  silent.close()
 })
 
 test.each([

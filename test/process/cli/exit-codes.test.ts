@@ -1,8 +1,9 @@
-import { readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { afterAll, expect, test } from 'vitest'
 import { EXIT, EXIT_TABLE } from '../../../src/cli/exit-codes.ts'
-import { Home } from '../../support/command.ts'
-import { until } from '../../support/until.ts'
+import { startEtcdCluster } from '../../../harness/servers/etcd.ts'
+import { Home } from '../../../harness/command.ts'
+import { until } from '../../../harness/until.ts'
 
 const home = new Home()
 afterAll(() => home[Symbol.asyncDispose]())
@@ -25,13 +26,21 @@ test('held, timed out and skipped have codes of their own, and nothing is run', 
   const touch = ['--', 'touch', home.file('never')]
   expect(await home.run(['run', '--no-wait', 'taken', ...touch])).toMatchObject({
     code: EXIT.held,
-    stderr: expect.stringMatching(/^ringfence: 'taken' is held by \S+, for \d+ ms more unless renewed\n$/) as string,
+    stderr: expect.stringMatching(
+      /^ringfence: 'taken' is held by \S+ \(for \d\S* m?s, \d+ s left unless renewed, token \d+\)\n$/,
+    ) as string,
   })
   expect(await home.run(['run', '--wait', '200ms', 'taken', ...touch])).toMatchObject({
     code: EXIT.waitTimeout,
-    stderr: expect.stringMatching(/^ringfence: waited 200 ms for 'taken', held by/) as string,
+    stderr: expect.stringMatching(/^ringfence: waited 200 ms: 'taken' is held by \S+ \(for /) as string,
   })
-  expect(await home.run(['run', '--once', 'taken', ...touch])).toMatchObject({ code: EXIT.skipped })
+  const skipped = await home.run(['run', '--once', 'taken', ...touch])
+  expect(skipped.stderr).toMatch(
+    /^ringfence: skipped: 'taken' runs, or has just run, on \S+ \(began \d\S* m?s ago; not again for \d+ s, or longer if it still runs\)\n$/,
+  )
+  expect(skipped.code).toBe(EXIT.skipped)
+  const toMachines = await home.run(['run', '--json', '--once', 'taken', ...touch])
+  expect(JSON.parse(toMachines.stderr)).toMatchObject({ outcome: 'skipped', holder: expect.stringContaining('@') })
   expect(await home.run(['run', '--quiet', '--no-wait', 'taken', ...touch])).toMatchObject({
     code: EXIT.held,
     stderr: '',
@@ -52,16 +61,53 @@ test.each([
   ['an unknown option', ['run', '--tll', '5s', 'x', '--', 'true'], 'unknown option --tll; did you mean --ttl?'],
   ['no command', ['run', 'x', 'true'], 'expected -- and then a command'],
   ['no resource', ['run', '--', 'true'], 'expected the name of a resource'],
-  ['a duration without a unit', ['run', '--ttl', '5', 'x', '--', 'true'], '--ttl: expected milliseconds or a duration'],
+  [
+    'a duration without a unit',
+    ['run', '--ttl', '30', 'x', '--', 'true'],
+    "--ttl: expected a time with a unit, such as 250ms, 30s, 5m, 1h; got '30' (30s? 30ms?)",
+  ],
+  [
+    'a name that is taken for a duration',
+    ['run', '--wait', 'hello', '--', 'true'],
+    "--wait: expected a time with a unit, such as 250ms, 30s, 5m, 1h; got 'hello'",
+  ],
+  ['a command without a resource', ['run', '--', '-x', 'true'], 'expected the name of a resource'],
+  ['an election without a name', ['elect', '--', '-x', 'true'], 'expected one name'],
+  ['an empty engine', ['run', '--engine', '', 'x', '--', 'true'], '--engine is empty'],
+  [
+    'an engine’s parameter that does not exist',
+    ['run', '--engine', 'redis://a?prefx=x', 'x', '--', 'true'],
+    "unknown parameter 'prefx' in redis://a?prefx=x; did you mean prefix?\n  next: known here: prefix, requestTimeout,",
+  ],
+  [
+    'a login of each host',
+    ['run', '--engine', 'redis://a,b,lim:pw@c,d', 'x', '--', 'true'],
+    '--engine: expected one login for all hosts, before the first',
+  ],
+  [
+    'a login of each host, for all of them',
+    ['run', '--engine', 'redis://u:pw@a,u:pw@b,u:pw@c', 'x', '--', 'true'],
+    '--engine: expected one login for all hosts, before the first',
+  ],
+  [
+    'a job that would end before its least time',
+    ['run', '--once', '--at-least', '5m', '--max-hold', '1m', 'x', '--', 'true'],
+    '--max-hold: expected at least as long as --at-least',
+  ],
   [
     'a ttl too short to stop a command in',
     ['run', '--ttl', '1900ms', 'x', '--', 'true'],
-    '--ttl: expected at least 2000 ms',
+    '--ttl: expected at least 2 s',
   ],
   [
     'a grace that eats up the ttl',
     ['run', '--ttl', '4s', '--grace', '3s', 'x', '--', 'true'],
-    '--grace: expected 0 ms to 2000 ms',
+    '--grace: expected 0 ms to 2 s',
+  ],
+  [
+    'a grace that eats up the time that the lease may be held',
+    ['run', '--max-hold', '5s', '--grace', '5s', 'x', '--', 'true'],
+    '--max-hold: expected more than --grace (5 s) and 400 ms, got 5s\n  next: ',
   ],
   [
     'a contradiction',
@@ -73,7 +119,38 @@ test.each([
     ['run', '--engine', 'carrier-pigeon://x', 'x', '--', 'true'],
     '--engine: expected a URL with one of',
   ],
+  [
+    'a name for doctor',
+    ['doctor', 'redis://a'],
+    "doctor: expected no names, got 'redis://a'; an engine is given by --engine URL",
+  ],
+  ['a name for init', ['init', 'x'], "init: expected no names, got 'x'; an engine is given by --engine URL"],
+  ['a name for bench', ['bench', 'x', 'y'], "bench: expected no names, got 'x y'; an engine is given by --engine URL"],
+  ['a name for dashboard', ['dashboard', 'x'], "dashboard: expected no names, got 'x'"],
+  ['a name for advise', ['advise', 'x'], "advise: expected no names, got 'x'\n"],
+  ['a name for held', ['held', 'x'], "held: expected no names, got 'x'\n"],
+  ['two shells', ['completion', 'bash', 'zsh'], "completion: expected one shell, got 'bash zsh'"],
+  ['an empty label', ['run', '--label', '', 'x', '--', 'true'], '--label is empty'],
+  ['a label of blanks', ['run', '--label', ' ', 'x', '--', 'true'], '--label is empty'],
+  ['nothing to do when it is lost', ['run', '--on-lost', '', 'x', '--', 'true'], '--on-lost is empty'],
+  ['how often to look, once', ['status', '--every', '2s'], '--every: only with --watch'],
+  ['port 0', ['status', '-e', 'redis://a:0'], '--engine: expected a port from 1 to 65535, got 0 in redis://a:0'],
+  ['a port too high', ['status', '-e', 'postgres://u@a:65536/x'], 'expected a port from 1 to 65535, got 65536 in'],
+  [
+    'one server twice',
+    ['status', '-e', 'redis://a,b,a:6379'],
+    'expected each server once, got a:6379 twice in redis://a,b,a:6379',
+  ],
+  ...['redis', 'postgres', 'mariadb', 'mongodb', 'etcd', 'consul', 'zookeeper'].map(
+    (scheme): [string, string[], string] => [
+      `a bare % in a password of ${scheme}`,
+      ['status', '-e', `${scheme}://u:100%@a/b`],
+      `after each %, got ${scheme}://u:***@a/b\n  next: write % as %25, also in a password\n`,
+    ],
+  ),
+  ['a bare % in a path', ['status', '-e', 'file:/tmp/100%.db'], 'next: write % as %25'],
   ['an unknown command', ['rum'], "unknown command 'rum'; did you mean run?"],
+  ['an option before the command', ['--quiet'], 'expected a command, got the option --quiet: options stand behind'],
   ['an empty name', ['run', '', '--', 'true'], 'resource: expected a name, got an empty string'],
 ])('%s is wrong usage', async (_what, args, message) => {
   const { code, stdout, stderr } = await home.run(args)
@@ -88,6 +165,83 @@ test('a command that is not there is told before anything is locked, with the co
   })
   writeFileSync(home.file('script'), '#!/bin/sh\n')
   expect(await home.run(['run', 'x', '--', './script'])).toMatchObject({ code: EXIT.notExecutable })
+  mkdirSync(home.file('folder'))
+  expect(await home.run(['run', 'x', '--', './folder'])).toMatchObject({
+    code: EXIT.notExecutable,
+    stderr: expect.stringContaining('./folder: is a folder\n') as string,
+  })
+  expect(await home.run(['run', 'x', '--', './script/x'])).toMatchObject({
+    code: EXIT.notFound,
+    stderr: expect.stringContaining('./script/x: command not found\n') as string,
+  })
+})
+
+test.each([
+  ['not there', '/nope/sh', EXIT.notFound, 'was not found'],
+  ['a folder', '/', EXIT.notExecutable, "can't be executed"],
+])('a script whose interpreter is %s is told before anything is locked', async (_what, interpreter, code, why) => {
+  await using own = new Home()
+  writeFileSync(own.file('script'), `#! ${interpreter} -e\n`, { mode: 0o755 })
+  expect(await own.run(['run', 'x', '--', './script'])).toMatchObject({
+    code,
+    stderr: expect.stringMatching(
+      new RegExp(`^ringfence: ./script: its interpreter ${interpreter} ${why}\n  next: correct its first line`),
+    ) as string,
+  })
+  expect(existsSync(own.file('ringfence'))).toBe(false)
+})
+
+test('a script runs whose interpreter is there', async () => {
+  writeFileSync(home.file('good'), '#!/usr/bin/env sh\necho ran', { mode: 0o755 })
+  expect(await home.run(['run', 'x', '--', './good'])).toMatchObject({ code: 0, stdout: 'ran\n', stderr: '' })
+})
+
+test('a command that turns out to be none when the lease is ours does not count as a run of --once --at-least', async () => {
+  // A program whose loader is not there: only the kernel finds that out.
+  const program = Buffer.from(readFileSync(process.execPath).subarray(0, 1_000_000))
+  const loader = program.indexOf('/ld-linux')
+  expect(loader).toBeGreaterThan(0)
+  program.write('/no-linux', loader)
+  writeFileSync(home.file('program'), program, { mode: 0o755 })
+  const job = ['run', '--once', '--at-least', '1h', 'no program', '--']
+  expect(await home.run([...job, './program'])).toMatchObject({
+    code: EXIT.notFound,
+    stderr: expect.stringContaining('ringfence: ./program: could not be executed, so nothing was done') as string,
+  })
+  expect(await home.run(['status', 'no program'])).toMatchObject({ code: EXIT.no })
+  // The same code as the command's own is a run.
+  expect(await home.run([...job, 'sh', '-c', 'exit 127'])).toMatchObject({ code: 127, stderr: '' })
+  expect(await home.run([...job, 'true'])).toMatchObject({ code: EXIT.skipped })
+})
+
+test('a command runs under a --max-hold that is shorter than the default grace would be', async () => {
+  for (const maxHold of ['5s', '2s'])
+    expect(await home.run(['run', '--max-hold', maxHold, 'short', '--', 'echo', 'done'])).toMatchObject({
+      code: 0,
+      stdout: 'done\n',
+      stderr: '',
+    })
+})
+
+test.each([[['--version']], [['help']], [['status']], [['status', '--json']], [['completion', 'fish']]])(
+  'a result that can not be written is no success: %j',
+  async (args) => {
+    const under = ['sh', '-c', 'exec "$@" >/dev/full', 'sh']
+    expect(await home.run(args, { under })).toMatchObject({
+      code: EXIT.failed,
+      stderr: expect.stringMatching(/^ringfence: stdout can't be written to: ENOSPC.*\n$/) as string,
+    })
+    const fails = await home.run(['status', '-e', 'redis://127.0.0.1:1'], { under })
+    expect(fails.code).toBe(EXIT.engine)
+  },
+)
+
+test('an engine that gives no answer is not a resource that is busy', async () => {
+  await using cluster = await startEtcdCluster()
+  const [member, ...others] = cluster.nodes
+  for (const other of others) await other.kill()
+  const env = { RINGFENCE_URL: `etcd://127.0.0.1:${member!.port}` }
+  expect(await home.run(['run', '--wait', '1s', 'x', '--', 'true'], { env })).toMatchObject({ code: EXIT.engine })
 })
 
 test('an engine that is not there fails at once without --wait, and is waited for with it', async () => {

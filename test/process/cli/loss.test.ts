@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { EXIT } from '../../../src/cli/exit-codes.ts'
-import { Home, sharedNow, type Command } from '../../support/command.ts'
-import { isGone, processTree } from '../../support/process-tree.ts'
-import { startRedis, type RedisServer } from '../../support/servers/redis.ts'
-import { until } from '../../support/until.ts'
+import { Home, sharedNow, type Command } from '../../../harness/command.ts'
+import { isGone, processTree } from '../../../harness/process-tree.ts'
+import { startRedis, type RedisServer } from '../../../harness/servers/redis.ts'
+import { until } from '../../../harness/until.ts'
 
 /**
  * A command that is hard to get rid of: it and its children ignore TERM; one of them is in a process group of its own
@@ -82,7 +82,9 @@ test.each(['killed', 'frozen'] as const)(
       expect(goneMs).toBeLessThanOrEqual(untilMs)
       expect(await started.command.ended).toMatchObject({
         code: EXIT.lost,
-        stderr: expect.stringContaining('could not be renewed; stopping the command') as string,
+        stderr: expect.stringMatching(
+          /^ringfence: the lease can't be renewed and ends in \d\S* m?s; stopping the command$/m,
+        ) as string,
       })
     } finally {
       await (how === 'killed' ? server.restart() : server.thaw())
@@ -127,11 +129,14 @@ test('when ringfence is killed with SIGKILL, nothing of the command lives on, an
 
 test('a watchdog that is killed is replaced by another', async () => {
   const started = await startStubborn('unwatched', LONG)
-  const watchdog = (): number | undefined =>
-    processTree(started.command.pid).find((pid) => commandLine(pid).includes('/sh -s --'))
-  const first = await until(watchdog, { what: 'there is a watchdog' })
-  process.kill(first, 'SIGKILL')
-  await until(() => ![undefined, first].includes(watchdog()), { what: 'there is another' })
+  // It is at work when it has two halves: one counts, the other one hears of our end.
+  const halves = (): number[] =>
+    processTree(started.command.pid).filter((pid) => commandLine(pid).includes('/sh -s --'))
+  await until(() => halves().length === 2, { what: 'there is a watchdog' })
+  const before = halves()
+  process.kill(before[0]!, 'SIGKILL')
+  const others = (): number[] => halves().filter((pid) => !before.includes(pid))
+  await until(() => others().length === 2, { what: 'there is another' })
   started.command.signal('SIGKILL')
   const killedMs = sharedNow().ms
   expect((await watchedToDeath(started)).goneMs - killedMs).toBeLessThan(AT_ONCE_MS)
@@ -185,6 +190,25 @@ test('a lease that was taken away unnoticed is told when the command has ended',
     stderr: expect.stringContaining('it may not have been alone') as string,
   })
   await server.cli('DEL', 'unnoticed')
+})
+
+test('a job of --once whose lease was taken away unnoticed is told when it has ended', async () => {
+  const command = home.start(['run', '--once', 'unnoticed job', '--', 'sh', '-c', 'echo ready; read -r _; exit 0'])
+  await command.printed(/ready/)
+  await server.cli('SET', 'unnoticed job', 'somebody else')
+  command.type('\n')
+  expect(await command.ended).toMatchObject({
+    code: EXIT.lost,
+    stderr: expect.stringContaining('it may not have been alone') as string,
+  })
+  await server.cli('DEL', 'unnoticed job')
+})
+
+test('--once --at-least keeps the job for that time since it began, not for its whole ttl', async () => {
+  const job = ['run', '--once', '--at-least', '3s', 'tick', '--', 'echo', 'ran']
+  expect(await home.run(job)).toMatchObject({ code: 0, stdout: 'ran\n', stderr: '' })
+  expect(Number(await server.cli('PTTL', 'tick'))).toBeLessThanOrEqual(3000)
+  await until(async () => (await home.run(job)).code === 0, { what: 'the next run', withinMs: 20_000 })
 })
 
 test('--max-hold ends the lease and the command with it', async () => {

@@ -1,7 +1,7 @@
 import { constants } from 'node:os'
 import { afterAll, expect, test } from 'vitest'
-import { Home } from '../../support/command.ts'
-import { until } from '../../support/until.ts'
+import { Home } from '../../../harness/command.ts'
+import { until } from '../../../harness/until.ts'
 
 const home = new Home()
 afterAll(() => home[Symbol.asyncDispose]())

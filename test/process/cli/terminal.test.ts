@@ -1,9 +1,9 @@
 import { execFileSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { afterAll, expect, test } from 'vitest'
-import { Home } from '../../support/command.ts'
-import { isGone, processTree } from '../../support/process-tree.ts'
-import { until } from '../../support/until.ts'
+import { Home } from '../../../harness/command.ts'
+import { isGone, processTree } from '../../../harness/process-tree.ts'
+import { until } from '../../../harness/until.ts'
 
 const home = new Home({ TERM: 'xterm', PS1: '$ ' })
 afterAll(() => home[Symbol.asyncDispose]())
@@ -160,7 +160,7 @@ test('release asks on the terminal, says whose it is, and takes no for an answer
   ])
   await holder.printed(/ready/)
   const refused = home.terminal('"$NODE" "$RINGFENCE" release --force asked')
-  await refused.printed(/'asked' is held by mallory, since .*\[y\/N\]/s)
+  await refused.printed(/'asked' is held by mallory \(for .*\[y\/N\]/s)
   refused.type('n\n')
   expect(await refused.ended).toMatchObject({ code: 1 })
   expect(await home.run(['status', 'asked'])).toMatchObject({ code: 0 })

@@ -1,9 +1,9 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { EXIT } from '../../../src/cli/exit-codes.ts'
-import { Home } from '../../support/command.ts'
-import { startRedisNodes } from '../../support/servers/redis.ts'
-import { until } from '../../support/until.ts'
+import { Home } from '../../../harness/command.ts'
+import { startRedis, startRedisNodes } from '../../../harness/servers/redis.ts'
+import { until } from '../../../harness/until.ts'
 
 const PASSWORD = 's3cret/with:odd@signs'
 let servers: Awaited<ReturnType<typeof startRedisNodes>>
@@ -56,18 +56,51 @@ test('status shows who holds what, also to machines, and --watch tells each chan
   expect(lines.map((line) => (JSON.parse(line) as { leases: unknown[] }).leases.length)).toEqual([0, 1, 0])
 })
 
+test('elect says that the engine can not be reached, and that it answers again, once each', async () => {
+  await using server = await startRedis()
+  await server.kill()
+  const env = { RINGFENCE_URL: server.url }
+  const campaign = home.start(['elect', 'patient', '--', 'echo', 'leading'], { env })
+  await until(() => campaign.stderr.includes('\n'), { what: 'it says so' })
+  const machines = home.start(['elect', '--json', 'patient for machines', '--', 'echo', 'leading'], { env })
+  await until(() => machines.stderr.includes('"event":"unreachable"'), { what: 'it says so to machines' })
+  await server.restart()
+  expect(await campaign.ended).toMatchObject({ code: 0, stdout: 'leading\n' })
+  expect(campaign.stderr.replaceAll(server.url, 'URL')).toMatch(
+    /^ringfence: campaigning goes on, but the engine URL can't be used: .*ECONNREFUSED.*\nringfence: the engine URL answers again\n$/,
+  )
+  expect(await machines.ended).toMatchObject({ code: 0 })
+  const events = machines.stderr.trim().split('\n')
+  expect(events.map((line) => (JSON.parse(line) as { event: string }).event)).toEqual([
+    'unreachable',
+    'reachable',
+    'leading',
+    'stepped down',
+  ])
+})
+
 test('release --force ends the lease of another, and never asks where nobody can answer', async () => {
   const holder = home.start(['run', '--ttl', '2s', 'freed', '--', 'sh', '-c', 'echo ready; exec sleep 600'])
   await holder.printed(/ready/)
-  expect(await home.run(['release', 'freed'])).toMatchObject({ code: EXIT.usage })
+  expect(await home.run(['release', 'freed'])).toMatchObject({
+    code: EXIT.usage,
+    stderr: expect.stringMatching(
+      /^ringfence: 'freed' is held by .*\n {2}next: ringfence release --force freed/,
+    ) as string,
+  })
   expect(await home.run(['release', '--force', 'freed'])).toMatchObject({
     code: EXIT.usage,
-    stderr: expect.stringContaining('there is no terminal to ask on') as string,
+    stderr: expect.stringContaining("'freed' is held by") as string,
   })
   const { code, stdout } = await home.run(['release', '--force', '--yes', '--json', 'freed'])
   expect({ code, ...(JSON.parse(stdout) as object) }).toMatchObject({ code: 0, resource: 'freed', released: true })
   expect(await holder.ended).toMatchObject({ code: EXIT.lost })
-  expect(await home.run(['release', '--force', '--yes', 'freed'])).toMatchObject({ code: EXIT.no })
+  for (const args of [[], ['--force'], ['--force', '--yes']]) {
+    expect(await home.run(['release', ...args, 'freed'])).toMatchObject({
+      code: EXIT.no,
+      stderr: "ringfence: 'freed' is free\n",
+    })
+  }
 })
 
 test('doctor tells all findings, a score, and by its code whether the engine is fit', async () => {
@@ -95,6 +128,20 @@ test('init stamps the nodes of a new quorum, and run then works on it', async ()
     code: 0,
     stdout: 'redlock:\n',
   })
+})
+
+test('doctor says that the engine is not fit while too few nodes may vote', async () => {
+  await using own = await startRedisNodes(3)
+  const env = { RINGFENCE_URL: `redis://${own.nodes.map(({ port }) => `127.0.0.1:${port}`).join(',')}` }
+  await home.run(['init'], { env })
+  const fit = /3 of 3 nodes may vote; 2 are needed/
+  expect(await home.run(['doctor'], { env })).toMatchObject({ code: 0, stdout: expect.stringMatching(fit) as string })
+  for (const node of own.nodes.slice(0, 2)) await node.restart({ empty: true })
+  const sick = await home.run(['doctor'], { env })
+  expect(sick.stdout).toMatch(
+    /✗ critical 1 of 3 nodes may vote; 2 are needed; .+, .+ sit out for \d+ s from the next attempt on\./,
+  )
+  expect(sick.code).toBe(EXIT.no)
 })
 
 test('bench shows what the engine takes from here, and recommends a ttl', async () => {

@@ -1,10 +1,11 @@
-import { Redis } from 'ioredis'
 import { redis } from '../../../dist/engines/redis/index.js'
+import { drivers } from './redlock.mjs'
 
-/** The engine of this process on the server of RINGFENCE_PORT. */
+/** The engine of this process on the server of RINGFENCE_PORT, by the driver of RINGFENCE_DRIVER. */
 export async function connect() {
-  const client = new Redis({ host: '127.0.0.1', port: Number(process.env.RINGFENCE_PORT) }).on('error', () => undefined)
-  const engine = redis(client)
+  const { RINGFENCE_PORT, RINGFENCE_DRIVER = 'ioredis' } = process.env
+  const { clients, end } = await drivers[RINGFENCE_DRIVER]([Number(RINGFENCE_PORT)])
+  const engine = redis(clients[0])
   const close = engine.close.bind(engine)
-  return Object.assign(engine, { close: () => close().finally(() => client.disconnect()) })
+  return Object.assign(engine, { close: () => close().finally(end) })
 }

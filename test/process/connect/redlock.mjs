@@ -3,7 +3,7 @@ import { redlock } from '../../../dist/engines/redis/index.js'
 const quiet = () => undefined
 
 // Each loads its own driver only: ten processes that start at once would otherwise load both.
-const drivers = {
+export const drivers = {
   ioredis: async (ports) => {
     const { Redis } = await import('ioredis')
     const clients = ports.map((port) => new Redis({ host: '127.0.0.1', port }).on('error', quiet))

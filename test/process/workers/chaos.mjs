@@ -27,7 +27,9 @@ const ending = new AbortController()
 const begun = new Map()
 
 const { connect } = await import(`../connect/${CHAOS_CONNECTOR}.mjs`)
-const locks = createLocks(await connect(), { ttl: TTL_MS, wait: WAIT_MS, label: `client ${CHAOS_CLIENT}`, observe })
+const open = async () =>
+  createLocks(await connect(), { ttl: TTL_MS, wait: WAIT_MS, label: `client ${CHAOS_CLIENT}`, observe })
+const locks = await open()
 const pool = new Pool({
   connectionString: CHAOS_LEDGER_URL,
   max: 4,
@@ -40,9 +42,8 @@ function observe({ type, owner }) {
   if (type === 'failed' || type === 'refused') begun.delete(owner)
 }
 
-async function acquire(accounts) {
-  const calledMs = nowMs()
-  const lease = await locks.acquire(accounts, { signal: ending.signal })
+/** Every grant stands in the ledger before anything is done with it. */
+async function note(lease, accounts, calledMs) {
   const grantedMs = nowMs()
   // Asked after the time was taken: what it says held then.
   const heldMs = lease.held ? grantedMs : null
@@ -57,7 +58,6 @@ async function acquire(accounts) {
       ),
     ),
   )
-  return lease
 }
 
 /** A last look at the lease, as careful code has without a guard. */
@@ -88,31 +88,84 @@ async function write(query, ledger, read, token) {
   }
 }
 
+/** How a lease is had and given back: each calls `work` with it. */
+const WAYS = {
+  async acquire(accounts, work, options = {}) {
+    const lease = await locks.acquire(accounts, { signal: ending.signal, ...options })
+    try {
+      await work(lease)
+    } finally {
+      await lease.release().catch(settle)
+    }
+  },
+  /** The lease ends in the middle of the work, most of the time. */
+  maxHold: (accounts, work) => WAYS.acquire(accounts, work, { maxHold: between(10, 80) }),
+  using: (accounts, work) => locks.using(accounts, { signal: ending.signal }, work),
+  elect: ([account], work) => locks.elect(account, { signal: ending.signal }, work),
+  /** Like a job that is due again and again, it runs when nobody else runs it. */
+  async once([account], work) {
+    while (!ending.signal.aborted) {
+      const { ran } = await locks.once(account, { atLeast: between(0, 100) }, work)
+      if (ran) return
+      await pause(between(10, 50))
+    }
+  },
+  /** Locks that are closed while the work goes on. */
+  async close(accounts, work) {
+    const own = await open()
+    try {
+      const lease = await own.acquire(accounts, { signal: ending.signal })
+      await Promise.all([work(lease), pause(between(0, 60)).then(() => own.close())])
+    } finally {
+      await own.close()
+    }
+  },
+}
+/** Every fourth section goes one of these ways, in turn. */
+const OTHER_WAYS = ['using', 'elect', 'once', 'maxHold', 'close']
+let sections = 4 * Number(CHAOS_CLIENT)
+const wayOf = () => (sections++ % 4 === 0 ? OTHER_WAYS[Math.floor(sections / 4) % OTHER_WAYS.length] : 'acquire')
+
 /** `asked`: to stand still between the look and the write, until a word comes. Says whether it came to that. */
 async function section(accounts, asked) {
-  const lease = await acquire(accounts)
-  const { token } = lease
+  const way = asked ? 'acquire' : wayOf()
+  const taken = way === 'elect' || way === 'once' ? accounts.slice(0, 1) : accounts
+  const calledMs = nowMs()
   let stood = false
-  try {
-    await guard.enter(lease)
-    const guarded = await balances('guarded', accounts)
-    const unguarded = await balances('unguarded', accounts)
-    // Now and then longer than the ttl, so that the lease is renewed.
-    await pause(Math.random() < 0.03 ? between(TTL_MS, 2 * TTL_MS) : between(0, 40))
-    const isHeld = (await look(lease)) || asked
-    stood = asked
-    if (asked) await standStill(token)
-    // Whatever lies between the last look and the moment when the store has it.
-    else await pause(between(0, 40))
-    if (isHeld) await write((text, values) => pool.query(text, values), 'unguarded', unguarded, token)
-    // Without a look: the guard alone is to be relied on.
-    await guard.transaction(lease, (tx) => write((text, values) => tx.query(text, values), 'guarded', guarded, token))
-  } catch (error) {
-    settle(error)
+  const stand = (lease) => {
+    stood = true
+    return standStill(lease.token)
   }
-  process.send({ type: 'left' })
-  await lease.release().catch(settle)
+  await WAYS[way](taken, async (lease) => {
+    try {
+      await note(lease, taken, calledMs)
+      await work(lease, taken, { stand: asked ? stand : undefined, letsGo: way === 'maxHold' || way === 'close' })
+    } catch (error) {
+      settle(error)
+    }
+    process.send({ type: 'left', way })
+  })
   return stood
+}
+
+/**
+ * `letsGo`: the lease ends in the middle, on purpose. Without a guard that would lose updates all the time, and hide whether the
+ * one is seen that the client loses which stands still.
+ */
+async function work(lease, accounts, { stand, letsGo }) {
+  const { token } = lease
+  await guard.enter(lease)
+  const guarded = await balances('guarded', accounts)
+  const unguarded = await balances('unguarded', accounts)
+  // Now and then longer than the ttl, so that the lease is renewed.
+  await pause(Math.random() < 0.03 ? between(TTL_MS, 2 * TTL_MS) : between(0, 40))
+  const isHeld = (await look(lease)) || stand !== undefined
+  if (stand !== undefined) await stand(lease)
+  // Whatever lies between the last look and the moment when the store has it.
+  else await pause(between(0, 40))
+  if (isHeld && !letsGo) await write((text, values) => pool.query(text, values), 'unguarded', unguarded, token)
+  // Without a look: the guard alone is to be relied on.
+  await guard.transaction(lease, (tx) => write((text, values) => tx.query(text, values), 'guarded', guarded, token))
 }
 
 let word

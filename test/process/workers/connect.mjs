@@ -17,5 +17,5 @@ const drivers = {
 export async function connectLocks(options) {
   const ports = process.env.RINGFENCE_PORTS.split(',').map(Number)
   const clients = await Promise.all(ports.map(drivers[process.env.RINGFENCE_DRIVER]))
-  return createLocks(redlock(clients, { nodeTimeout: '1s' }), options)
+  return createLocks(redlock(clients, { requestTimeout: '1s' }), options)
 }

@@ -19,6 +19,11 @@ const calls = {
   tryAcquire: async ({ resource }) => kept(await locks.tryAcquire(resource)),
   turn: async ({ resource }) => locks.using(resource, { wait: '50s' }, (lease) => ({ token: String(lease.token) })),
   once: async ({ resource, atLeast }) => locks.once(resource, { atLeast }, () => undefined),
+  onceForever: ({ resource, atLeast, ttl }) =>
+    new Promise((resolve, reject) => {
+      const job = () => new Promise(() => resolve({}))
+      locks.once(resource, { atLeast, ttl }, job).catch(reject)
+    }),
   release: async ({ resource }) => ({ ours: await leases.get(resource).release() }),
   extend: async ({ resource }) =>
     leases

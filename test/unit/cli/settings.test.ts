@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest'
-import { parseAddress } from '../../../src/cli/address.ts'
-import { keepSecret, span, withoutSecrets } from '../../../src/cli/output.ts'
+import { parseAddress } from '../../../src/cli/engines/address.ts'
+import { keepSecret, withoutSecrets } from '../../../src/cli/output.ts'
 import { redacted } from '../../../src/cli/settings.ts'
+import { span } from '../../../src/duration.ts'
 
 test.each([
   ['redis://host:6379/0', 'redis://host:6379/0'],
@@ -46,7 +47,7 @@ test('an address has several hosts, defaults and parameters', () => {
 test('a parameter that nobody asks for is refused', () => {
   const { parameters } = parseAddress('redis://:pw@a?prefux=x', 6379)
   parameters.take({ prefix: 'text' })
-  expect(() => parameters.done()).toThrow("unknown parameter 'prefux' in redis://:***@a?prefux=x")
+  expect(() => parameters.done()).toThrow("unknown parameter 'prefux' in redis://:***@a?prefux=x; did you mean prefix?")
 })
 
 test.each(['redis://', 'redis://a,,b', 'redis://a:b', 'nonsense'])('%s is not an address', (url) => {

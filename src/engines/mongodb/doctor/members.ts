@@ -1,40 +1,41 @@
 import type { Finding } from '../../../engine.ts'
-import type { Reply } from '../doctor.ts'
+import { findings, sentence } from '../../shared/findings.ts'
+import type { CommandResult } from './commands.ts'
 
-type Hello = Readonly<Record<string, unknown>>
+type HelloReply = Readonly<Record<string, unknown>>
 
-export function checkDeployment(hello: Hello): Finding {
-  const id = 'mongodb/deployment'
+const { ok, note, warning } = findings('mongodb')
+
+export function checkDeployment(hello: HelloReply): Finding {
+  const id = 'deployment'
   if (hello['msg'] === 'isdbgrid') {
-    return {
+    return warning(
       id,
-      severity: 'warning',
-      found: 'a sharded cluster',
-      meaning:
-        "The time by which leases begin and end is that of the mongos that is asked, not the shard's: routers whose clocks " +
-        'differ end each other’s leases earlier or later by as much.',
-      remedy:
-        'Keep the leases on a replica set of their own; or run NTP or chrony on the machines of all mongos, use ttls that are ' +
-        'long against what they may still differ by, and do not shard the collection.',
-    }
+      'This is a sharded cluster.',
+      'Leases begin and end by the clock of the mongos that is asked, not by the clock of the shard. If the clocks of two ' +
+        'mongos differ, each ends the leases of the other earlier or later by that much.',
+      'Keep the leases on a replica set of their own. Otherwise run NTP or chrony on the machines of all mongos, use ttls that ' +
+        'are long compared with the difference of their clocks, and do not shard the collection.',
+    )
   }
   if (typeof hello['setName'] === 'string') {
-    const found = `the replica set ${hello['setName']}`
-    return { id, severity: 'ok', found, meaning: 'A lease counts once a majority of its members has it.' }
+    return ok(
+      id,
+      `This is the replica set ${hello['setName']}.`,
+      'A lease counts once a majority of its members has it.',
+    )
   }
-  return {
+  return warning(
     id,
-    severity: 'warning',
-    found: 'one server without a replica set',
-    meaning:
-      'While it is down no lease is granted or renewed, and with its disk the counters are gone: tokens start again at 1. ' +
-      'It has no change streams, so that waiters poll.',
-    remedy: 'Make it a replica set, best of three members (a single one gives change streams, too).',
-  }
+    'This is one server without a replica set.',
+    'While it is down no lease is granted or renewed. If its disk is lost, the counters are lost too, and tokens start again at ' +
+      '1. It has no change streams, so waiters poll.',
+    'Make it a replica set, if possible of three members (one member is enough for change streams).',
+  )
 }
 
-/** How many may be lost, and are any lost now? */
-export function checkMembers(hello: Hello, status: Reply): readonly Finding[] {
+/** How many members may be lost, and are any lost now? */
+export function checkMembers(hello: HelloReply, status: CommandResult): readonly Finding[] {
   if (typeof hello['setName'] !== 'string') return []
   const data = [...names(hello['hosts']), ...names(hello['passives'])]
   const arbiters = names(hello['arbiters'])
@@ -42,82 +43,81 @@ export function checkMembers(hello: Hello, status: Reply): readonly Finding[] {
 }
 
 function members(data: number, arbiters: number): Finding {
-  const id = 'mongodb/members'
-  const found = `${data} with data, ${arbiters} ${arbiters === 1 ? 'arbiter' : 'arbiters'}`
+  const id = 'members'
+  const found = `The set has ${data} ${data === 1 ? 'member' : 'members'} with data and ${arbiters} ${arbiters === 1 ? 'arbiter' : 'arbiters'}.`
   const majority = Math.floor((data + arbiters) / 2) + 1
   const mayFail = Math.max(data - majority, 0)
   if (arbiters > 0) {
-    return {
+    return warning(
       id,
-      severity: 'warning',
       found,
-      meaning:
-        `An arbiter votes for a primary but acknowledges no write: ${majority} members with data must, so ${mayFail} of them ` +
-        'may be down. With one more there still is a primary, but no lease is granted or renewed.',
-      remedy: 'Replace the arbiter by a member with data.',
-    }
+      `An arbiter votes for a primary but acknowledges no write: ${majority} members with data must, so ${mayFail} of them ` +
+        'may be down. If one more is down there is still a primary, but no lease is granted or renewed.',
+      'Replace the arbiter by a member with data.',
+    )
   }
   if (mayFail === 0) {
-    return {
+    return warning(
       id,
-      severity: 'warning',
       found,
-      meaning: 'A majority is all of them: while one is down no lease is granted or renewed.',
-      remedy: 'Have three members with data.',
-    }
+      'A majority is all of them: while one is down no lease is granted or renewed.',
+      'Have three members with data.',
+    )
   }
-  return { id, severity: 'ok', found, meaning: `Leases are granted and renewed while at most ${mayFail} are down.` }
+  return ok(
+    id,
+    found,
+    `Leases are granted and renewed while at most ${mayFail} of them ${mayFail === 1 ? 'is' : 'are'} down.`,
+  )
 }
 
-/** Needs the privilege replSetGetStatus; what really matters is seen by the write. */
-function health(status: Reply): readonly Finding[] {
+/** Needs the privilege replSetGetStatus. The write of the doctor shows what really matters. */
+function health(status: CommandResult): readonly Finding[] {
   if (status.kind === 'error' || !Array.isArray(status.value['members'])) return []
   const all = status.value['members'] as { name?: unknown; health?: unknown; stateStr?: unknown }[]
-  const down = all.filter(({ health }) => Number(health) !== 1)
+  const down = all
+    .filter((member) => Number(member.health) !== 1)
+    .map(({ name, stateStr }) => `${String(name)} (${String(stateStr)})`)
   if (down.length === 0) return []
-  const told = down.map(({ name, stateStr }) => `${String(name)} ${String(stateStr)}`)
   return [
-    {
-      id: 'mongodb/health',
-      severity: 'warning',
-      found: told.join(', '),
-      meaning: 'The set can do with fewer further losses than it was built for.',
-      remedy: 'Bring it back, or take it out of the set with rs.remove().',
-    },
+    warning(
+      'health',
+      `${down.length === 1 ? 'A member is' : 'Members are'} down: ${down.join(', ')}.`,
+      'The set survives fewer further losses than it was built for.',
+      'Bring each of them back, or remove it from the set with rs.remove().',
+    ),
   ]
 }
 
 /** Needs the privilege replSetGetConfig. */
-export function checkJournal(hello: Hello, config: Reply): readonly Finding[] {
+export function checkJournal(hello: HelloReply, config: CommandResult): readonly Finding[] {
   if (typeof hello['setName'] !== 'string') return []
-  const id = 'mongodb/journal'
+  const id = 'journal'
   if (config.kind === 'error') {
     return [
-      {
+      note(
         id,
-        severity: 'note',
-        found: `could not find out writeConcernMajorityJournalDefault: ${config.error.message}`,
-        meaning: 'This was not checked. It is true unless someone changed it; locks work without the permission.',
-        remedy: 'Allow this user replSetGetConfig (in the role clusterMonitor), or look at rs.conf().',
-      },
+        sentence(`writeConcernMajorityJournalDefault could not be read: ${config.error.message}`),
+        'This was not checked. It is true unless someone changed it; locks work without the permission.',
+        'Allow this user replSetGetConfig (in the role clusterMonitor), or look at rs.conf().',
+      ),
     ]
   }
   const settings = config.value['config'] as { writeConcernMajorityJournalDefault?: unknown } | undefined
   if (settings?.writeConcernMajorityJournalDefault !== false) {
-    const found = 'writeConcernMajorityJournalDefault true'
-    return [{ id, severity: 'ok', found, meaning: 'What a majority has, it has on disk.' }]
+    return [
+      ok(id, 'writeConcernMajorityJournalDefault is true.', 'What a majority has acknowledged is on their disks.'),
+    ]
   }
   return [
-    {
+    warning(
       id,
-      severity: 'warning',
-      found: 'writeConcernMajorityJournalDefault false',
-      meaning:
-        'Members with their data in memory alone, or that count a write before it is on disk, may forget leases and ' +
-        'counters when a majority of them crashes. The locks ask for the journal with each write, which only members that ' +
-        'have one can heed.',
-      remedy: 'Set it to true in rs.conf() and run members with data on disk.',
-    },
+      'writeConcernMajorityJournalDefault is false.',
+      'Members that keep their data in memory only, or acknowledge a write before it is on disk, may forget leases and ' +
+        'counters when a majority of them crashes. The locks ask for the journal with each write, but a member without a ' +
+        'journal cannot do that.',
+      'Set it to true in rs.conf(), and run members with data on disk.',
+    ),
   ]
 }
 

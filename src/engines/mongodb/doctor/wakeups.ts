@@ -1,32 +1,28 @@
 import type { Finding } from '../../../engine.ts'
-import type { Reply } from '../doctor.ts'
-import { codeOf } from '../requests.ts'
+import { findings, sentence } from '../../shared/findings.ts'
+import { codeOf } from '../errors.ts'
+import type { CommandResult } from './commands.ts'
 
-/** Do waiters hear of a release? Undefined when the engine would not even try. */
-export function checkWakeups(stream: Reply | undefined): Finding {
-  const id = 'mongodb/wake-up'
-  const meaning = 'Waiters poll, up to a second apart, instead of hearing of a release.'
+const { ok, note, warning } = findings('mongodb')
+
+/** Does a release wake the waiters? Undefined: the engine would not even try to open a change stream. */
+export function checkWakeups(stream: CommandResult | undefined): Finding {
+  const id = 'wake-up'
+  const meaning = 'Waiters poll, up to a second apart, and no release wakes them.'
   if (stream === undefined) {
-    return {
+    return note(
       id,
-      severity: 'note',
-      found: 'maxPoolSize 1',
-      meaning: `A change stream would occupy the only connection. ${meaning}`,
-      remedy: 'Give the client maxPoolSize 2 or more.',
-    }
+      'The client has maxPoolSize 1.',
+      `A change stream would occupy the only connection. ${meaning}`,
+      'Give the client maxPoolSize 2 or more.',
+    )
   }
   if (stream.kind === 'reply') {
-    return { id, severity: 'ok', found: 'a change stream', meaning: 'Waiters hear of a release at once.' }
+    return ok(id, 'A change stream can be opened.', 'A release wakes the waiters at once.')
   }
-  const found = `no change stream: ${stream.error.message}`
+  const found = sentence(`No change stream can be opened: ${stream.error.message}`)
   if (codeOf(stream.error) === 40_573) {
-    return { id, severity: 'note', found, meaning, remedy: 'Make the server a replica set, if only of one member.' }
+    return note(id, found, meaning, 'Make the server a replica set, even if it has one member only.')
   }
-  return {
-    id,
-    severity: 'warning',
-    found,
-    meaning,
-    remedy: 'Allow this user changeStream and find on the collection; the role read has both.',
-  }
+  return warning(id, found, meaning, 'Allow this user changeStream and find on the collection; the role read has both.')
 }

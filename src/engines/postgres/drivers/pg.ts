@@ -1,36 +1,31 @@
-import type { Ears, Line, PostgresClient, PostgresConnection } from '../client.ts'
+import { hasMethods } from '../../shared/shape.ts'
+import { rowsOf } from '../../shared/sql/client.ts'
+import type { ListenConnection, NotificationListener, PostgresClient, PostgresConnection } from '../client.ts'
 import { PoolerError } from '../errors.ts'
-import { hasMethods, rowsOf } from './shape.ts'
+import { inTransaction, type PgTransactionClient } from './pg-transaction.ts'
+import { queryOf, type QueryClient } from './query.ts'
 
-interface Query {
-  query(text: string, params?: unknown[]): Promise<unknown>
-}
-
-interface PgClient extends Query {
+interface PgClient extends PgTransactionClient {
   readonly processID?: number | null
   connect(): Promise<unknown>
   end(): Promise<void>
-  on(event: string, listener: (message: never) => void): unknown
-  off(event: string, listener: (message: never) => void): unknown
   unref?(): void
-  /** Only a client that was taken from a pool. */
-  release?(destroy?: boolean | Error): void
 }
 
-interface PgPool extends Query {
-  readonly Client: new (options: unknown) => PgClient
+interface PgPool extends QueryClient {
+  readonly Client?: new (options: unknown) => PgClient
   readonly options: object
   readonly ending?: boolean
   connect(): Promise<PgClient & { release(destroy?: boolean | Error): void }>
 }
 
-interface Notification {
+interface PgNotification {
   readonly channel: string
   readonly payload?: string
 }
 
 export function isPgPool(value: unknown): value is PgPool {
-  return hasMethods(value, 'connect', 'query', 'end', 'Client') && 'totalCount' in value && 'options' in value
+  return hasMethods(value, 'connect', 'query') && 'totalCount' in value && typeof value.totalCount === 'number'
 }
 
 export function isPgClient(value: unknown): value is PgClient {
@@ -42,27 +37,31 @@ export function pgPool(pool: PgPool): PostgresClient {
     driver: 'pg',
     unusable: () => (pool.ending === true ? 'the pool was ended' : undefined),
     query: queryOf(pool),
-    // Not one of the pool's connections: it would be missing there, and a pool of one would have none left.
-    async listen(channel, ears) {
-      const client = new pool.Client(pool.options)
-      const end = async (): Promise<void> => client.end().catch(() => undefined)
-      try {
-        // Before it is connected: a failure without a listener would end the process.
-        client.on('error', () => undefined)
-        await client.connect()
-        // Whoever waits has a timer; an idle ear keeps no process alive.
-        client.unref?.()
-        const line = await listenOn(client, channel, ears)
-        return { close: () => line.close().then(end, end) }
-      } catch (error) {
-        await end()
-        throw error
-      }
-    },
-    async transaction(work) {
+    ...(pool.Client === undefined ? {} : { listen: listenBeside(pool.Client, pool.options) }),
+    transaction: async (work, isolation) => {
       const client = await pool.connect()
-      return inTransaction(client, work)
+      return inTransaction(client, work, { isolation, owned: true })
     },
+  }
+}
+
+/** Not one of the pool's connections: it would be missing there, and a pool of one would have none left. */
+function listenBeside(Client: new (options: unknown) => PgClient, options: unknown): PostgresClient['listen'] & {} {
+  return async (channel, listener) => {
+    const client = new Client(options)
+    const end = async (): Promise<void> => client.end().catch(() => undefined)
+    try {
+      // Before it is connected: a failure without a listener would end the process.
+      client.on('error', ignore)
+      await client.connect()
+      // Waiting processes have timers of their own; a connection that only listens keeps no process alive.
+      client.unref?.()
+      const listening = await listenOn(client, channel, listener)
+      return { close: () => listening.close().then(end, end) }
+    } catch (error) {
+      await end()
+      throw error
+    }
   }
 }
 
@@ -70,20 +69,20 @@ export function pgPool(pool: PgPool): PostgresClient {
 export function pgConnection(client: PgClient): PostgresConnection {
   return {
     driver: 'pg',
-    toldPid: async () => client.processID ?? undefined,
+    announcedPid: async () => client.processID ?? undefined,
     unusable: () => (Reflect.get(client, '_ending') === true ? 'the client was ended' : undefined),
     query: queryOf(client),
-    async listen(channel, ears) {
+    async listen(channel, listener) {
       const [row] = rowsOf(await client.query('SELECT pg_backend_pid()::text AS pid'))
-      // On one connection a pooler may well send us back what we tell ourselves, and nothing that others tell.
+      // On one connection a pooler may send us back our own notifications, and none of those of others.
       if (typeof client.processID === 'number' && row?.['pid'] !== String(client.processID)) {
-        throw new PoolerError('the server is not who greeted us')
+        throw new PoolerError('the process that answers is not the one that was announced')
       }
-      return listenOn(client, channel, ears)
+      return listenOn(client, channel, listener)
     },
-    transaction: (work) => inTransaction(client, work),
+    transaction: (work, isolation) => inTransaction(client, work, { isolation, owned: false }),
     onEnd(ended) {
-      client.on('error', () => undefined)
+      client.on('error', ignore)
       client.on('end', ended)
     },
     async end() {
@@ -93,20 +92,18 @@ export function pgConnection(client: PgClient): PostgresConnection {
   }
 }
 
-function queryOf(client: Query): PostgresClient['query'] {
-  return async (text, params) => rowsOf(await client.query(text, [...params]))
-}
+const ignore = (): void => undefined
 
-async function listenOn(client: PgClient, channel: string, ears: Ears): Promise<Line> {
-  const heard = (message: Notification): void => {
-    if (message.channel === channel) ears.heard(message.payload ?? '')
+async function listenOn(client: PgClient, channel: string, listener: NotificationListener): Promise<ListenConnection> {
+  const notified = (message: PgNotification): void => {
+    if (message.channel === channel) listener.notified(message.payload ?? '')
   }
-  const lost = (): void => ears.lost()
+  const lost = (): void => listener.lost()
   const off = (): void => {
-    client.off('notification', heard)
+    client.off('notification', notified)
     client.off('end', lost)
   }
-  client.on('notification', heard)
+  client.on('notification', notified)
   client.on('end', lost)
   try {
     await client.query(`LISTEN "${channel}"`)
@@ -119,27 +116,5 @@ async function listenOn(client: PgClient, channel: string, ears: Ears): Promise<
       off()
       await client.query(`UNLISTEN "${channel}"`)
     },
-  }
-}
-
-async function inTransaction<T>(
-  client: PgClient,
-  work: (tx: unknown, query: PostgresClient['query']) => Promise<T>,
-): Promise<T> {
-  let broken: Error | undefined
-  // While it is taken from the pool, nobody else listens, and an error that nobody listens to ends the process.
-  const onError = (error: Error): void => void (broken = error)
-  client.on('error', onError)
-  try {
-    await client.query('BEGIN')
-    const result = await work(client, queryOf(client))
-    await client.query('COMMIT')
-    return result
-  } catch (error) {
-    await client.query('ROLLBACK').catch((cause: Error) => (broken ??= cause))
-    throw error
-  } finally {
-    client.off('error', onError)
-    client.release?.(broken)
   }
 }

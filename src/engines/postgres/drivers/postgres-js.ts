@@ -1,16 +1,17 @@
-import type { Line, PostgresClient, PostgresConnection } from '../client.ts'
-import { hasMethods, rowsOf } from './shape.ts'
+import { hasMethods } from '../../shared/shape.ts'
+import { rowsOf, type SqlQuery } from '../../shared/sql/client.ts'
+import type { ListenConnection, PostgresClient, PostgresConnection } from '../client.ts'
+import { inTransaction, type BeginsTransactions } from './postgres-js-transaction.ts'
 
 interface Unsafe {
   /** Runs when it is awaited, and is not prepared under a name. */
   unsafe(text: string, params?: unknown[]): PromiseLike<unknown>
 }
 
-interface PostgresJs extends Unsafe {
-  begin<T>(work: (tx: Unsafe) => Promise<T>): Promise<T>
+interface PostgresJs extends Unsafe, BeginsTransactions {
   listen(
     channel: string,
-    heard: (payload: string) => void,
+    notified: (payload: string) => void,
     onListen: () => void,
   ): Promise<{ unlisten(): Promise<unknown> }>
 }
@@ -30,34 +31,34 @@ export function isReservedPostgresJs(value: unknown): value is ReservedPostgresJ
 export function postgresJs(sql: PostgresJs): PostgresClient {
   /**
    * postgres.js listens again by itself after every failure, also the first one, and never lets go of a listener whose
-   * first try failed. So there is one for as long as the engine lives, and whether it hears is found out by speaking.
+   * first try failed. So there is one for as long as the engine lives, and a notification of our own shows whether it works.
    */
-  let line: Promise<Line> | undefined
+  let connection: Promise<ListenConnection> | undefined
   return {
     driver: 'postgres.js',
     unusable: () => undefined,
     query: queryOf(sql),
-    listen(channel, ears) {
+    listen(channel, listener) {
       let isFirst = true
-      line ??= sql
-        .listen(channel, ears.heard, () => {
-          if (!isFirst) ears.back()
+      connection ??= sql
+        .listen(channel, listener.notified, () => {
+          if (!isFirst) listener.back()
           isFirst = false
         })
         .then(
           (listening) => ({ close: async () => void (await listening.unlisten()) }),
           () => ({ close: async () => undefined }),
         )
-      return line
+      return connection
     },
-    transaction: (work) => sql.begin((tx) => work(tx, queryOf(tx))),
+    transaction: (work, isolation) => inTransaction(sql, work, isolation),
   }
 }
 
 export function reservedPostgresJs(sql: ReservedPostgresJs): PostgresConnection {
   return {
     driver: 'postgres.js',
-    async toldPid() {
+    async announcedPid() {
       const { state } = (await sql.unsafe('SELECT 1')) as { state?: { pid?: number } }
       return state?.pid
     },
@@ -67,6 +68,6 @@ export function reservedPostgresJs(sql: ReservedPostgresJs): PostgresConnection 
   }
 }
 
-function queryOf(sql: Unsafe): PostgresClient['query'] {
+function queryOf(sql: Unsafe): SqlQuery {
   return async (text, params) => rowsOf(await sql.unsafe(text, [...params]))
 }

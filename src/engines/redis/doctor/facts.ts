@@ -1,14 +1,16 @@
-import type { Diagnosis, Patient, Reply } from './patient.ts'
+import type { Finding } from '../../../engine.ts'
+import { sentence, type Findings } from '../../shared/findings.ts'
+import type { CheckedServer, ServerReply } from './server.ts'
 
-/** What a server says about itself, in one place. Undefined wherever it does not say. */
-export class Facts {
+/** What a server says about itself, in one place. Undefined where it does not say. */
+export class ServerFacts {
   readonly #info: ReadonlyMap<string, string> | undefined
   readonly #settings: ReadonlyMap<string, string>
-  /** Why INFO or CONFIG GET told nothing. */
+  /** Why INFO or CONFIG GET gave nothing. */
   readonly infoRefused: string | undefined
   readonly configRefused: string | undefined
 
-  constructor(info: Reply, settings: readonly Reply[]) {
+  constructor(info: ServerReply, settings: readonly ServerReply[]) {
     const text = info.kind === 'reply' && typeof info.value === 'string' ? info.value : undefined
     this.#info = text === undefined ? undefined : parsed(text)
     this.infoRefused = text === undefined ? refusal(info) : undefined
@@ -36,14 +38,14 @@ export class Facts {
   }
 }
 
-export async function factsOf(patient: Patient): Promise<Facts> {
+export async function factsOf(server: CheckedServer): Promise<ServerFacts> {
   // One pattern a command: several came with Redis 7.
   const patterns = ['*append*', 'save', 'stop-writes-on-bgsave-error', 'min-replicas-*']
   const [info, ...settings] = await Promise.all([
-    patient.ask('INFO'),
-    ...patterns.map((pattern) => patient.ask('CONFIG', 'GET', pattern)),
+    server.ask('INFO'),
+    ...patterns.map((pattern) => server.ask('CONFIG', 'GET', pattern)),
   ])
-  return new Facts(info, settings)
+  return new ServerFacts(info, settings)
 }
 
 export interface Replica {
@@ -53,14 +55,19 @@ export interface Replica {
   readonly lagSeconds: number
 }
 
-export function unknown(id: string, what: string, why: string | undefined, permission: string): Diagnosis {
-  return {
+export function unknown(
+  report: Findings,
+  id: string,
+  what: string,
+  why: string | undefined,
+  permission: string,
+): Finding {
+  return report.note(
     id,
-    severity: 'note',
-    found: `could not find out ${what}: ${why ?? 'the server does not say'}`,
-    meaning: 'This was not checked. Managed services often rename or disable the command; locks work without it.',
-    remedy: `Allow the user ${permission}, or look it up with whoever runs the server.`,
-  }
+    sentence(`Could not find out ${what}: ${why ?? 'the server does not say'}`),
+    'This was not checked. Managed services often rename or disable the command; locks work without it.',
+    `Allow the user ${permission}, or ask the operator of the server.`,
+  )
 }
 
 function parsed(info: string): Map<string, string> {
@@ -68,7 +75,7 @@ function parsed(info: string): Map<string, string> {
   return new Map(lines.map((line) => [line.slice(0, line.indexOf(':')), line.slice(line.indexOf(':') + 1)]))
 }
 
-function pairs(reply: Reply): [string, string][] {
+function pairs(reply: ServerReply): [string, string][] {
   const list: readonly unknown[] = reply.kind === 'reply' && Array.isArray(reply.value) ? reply.value : []
   return list.flatMap((name, index) => (index % 2 === 0 ? [[String(name), String(list[index + 1])]] : []))
 }
@@ -84,6 +91,6 @@ function replica(line: string): Replica {
   }
 }
 
-function refusal(reply: Reply | undefined): string | undefined {
+function refusal(reply: ServerReply | undefined): string | undefined {
   return reply?.kind === 'error' ? reply.message : undefined
 }

@@ -1,117 +1,118 @@
+import type { Finding } from '../../../engine.ts'
+import { findings } from '../../shared/findings.ts'
 import { quorumOf } from '../votes.ts'
-import { unknown, type Facts } from './facts.ts'
-import type { CheckPlan, Diagnosis, Patient } from './patient.ts'
+import { unknown, type ServerFacts } from './facts.ts'
+import type { CheckedServer, RedisCheckPlan } from './server.ts'
+import { checkVoters } from './voters.ts'
 
-export interface Seen {
-  readonly patient: Patient
-  readonly facts: Facts
+export interface ExaminedServer {
+  readonly server: CheckedServer
+  readonly facts: ServerFacts
 }
 
+const report = findings('redis')
+
 /** Of a quorum: are there enough members, and is each of them a vote of its own? */
-export function checkMembers(plan: CheckPlan, seen: readonly Seen[]): readonly Diagnosis[] {
+export function checkMembers(plan: RedisCheckPlan, seen: readonly ExaminedServer[]): readonly Finding[] {
   const size = plan.clients.length
   if (size <= 1) return []
   return [
-    quorum(size, new Set(seen.map(({ patient }) => patient.member)).size),
+    quorum(plan, new Set(seen.map(({ server }) => server.member)).size),
+    ...checkVoters(plan, seen),
     count(size),
     ...independence(seen),
     machines(plan),
   ]
 }
 
-function quorum(size: number, answering: number): Diagnosis {
-  const id = 'redis/quorum'
+function quorum({ clients, standings = [] }: RedisCheckPlan, answering: number): Finding {
+  const id = 'quorum'
+  const size = clients.length
   const needed = quorumOf(size)
-  const found = `${answering} of ${size} nodes answer; ${needed} are needed`
-  if (answering < needed) {
-    const meaning = 'No lease can be granted or renewed.'
-    return { id, severity: 'critical', found, meaning, remedy: 'Bring the other nodes back.' }
+  const sitting = standings.filter(({ standing }) => standing?.kind === 'out').length
+  const voting = Math.max(0, answering - sitting)
+  const out = sitting === 0 ? '' : `, ${sitting} of them ${sitting === 1 ? 'sits' : 'sit'} out`
+  const found = `${answering} of ${size} nodes answer${out}; ${needed} are needed.`
+  const remedy = answering < size ? 'Bring the other nodes back.' : 'Wait until all nodes vote again.'
+  if (voting < needed) return report.critical(id, found, 'No lease can be granted or renewed.', remedy)
+  if (voting === needed && voting < size) {
+    return report.warning(id, found, 'Locks work, but not if another node fails.', remedy)
   }
-  if (answering === needed && answering < size) {
-    const meaning = 'Locks work, but not if another node fails.'
-    return { id, severity: 'warning', found, meaning, remedy: 'Bring the other nodes back.' }
-  }
-  return { id, severity: 'ok', found, meaning: `${answering - needed} more may fail.` }
+  return report.ok(id, found, `${voting - needed} more may fail.`)
 }
 
-function count(size: number): Diagnosis {
-  const id = 'redis/node-count'
-  const found = `${size} nodes`
+function count(size: number): Finding {
+  const id = 'node-count'
+  const found = `The quorum has ${size} nodes.`
   const bears = Math.ceil(size / 2) - 1
   if (size === 2) {
-    const meaning = 'Both are needed for every lease: worse than one server, which fails half as often.'
-    return { id, severity: 'warning', found, meaning, remedy: 'Use one, or three.' }
+    const meaning = 'Both are needed for every lease: that is worse than one server, which fails half as often.'
+    return report.warning(id, found, meaning, 'Use one, or three.')
   }
   if (size % 2 === 0) {
-    const meaning = `${bears} of them may fail, as with ${size - 1}; the one more is one more that can fail or split a vote.`
-    return { id, severity: 'note', found, meaning, remedy: `Use ${size - 1}, or ${size + 1}.` }
+    const meaning = `${bears} of them may fail, as with ${size - 1}. The additional one can only fail, or split a vote.`
+    return report.note(id, found, meaning, `Use ${size - 1}, or ${size + 1}.`)
   }
-  return { id, severity: 'ok', found, meaning: `${bears} of them may fail.` }
+  return report.ok(id, found, `${bears} of them may fail.`)
 }
 
-function independence(seen: readonly Seen[]): readonly Diagnosis[] {
-  const id = 'redis/independence'
+function independence(seen: readonly ExaminedServer[]): readonly Finding[] {
   const silent = seen.filter(({ facts }) => facts.info('run_id') === undefined)
   const pairs = seen.flatMap((a, index) => seen.slice(index + 1).map((b) => [a, b] as const))
   const found = pairs
-    .filter(([a, b]) => a.patient.member !== b.patient.member)
+    .filter(([a, b]) => a.server.member !== b.server.member)
     .flatMap(([a, b]) => dependence(a, b) ?? [])
   if (silent.length > 0) {
-    const what = `whether ${silent.map(({ patient }) => patient.label).join(', ')} are servers of their own`
-    found.push(unknown(id, what, silent[0]!.facts.infoRefused, '+info'))
+    const what = `whether ${silent.map(({ server }) => server.label).join(', ')} are servers of their own`
+    found.push(unknown(report, 'independence', what, silent[0]!.facts.infoRefused, '+info'))
   }
   if (found.length > 0) return found
-  const meaning = 'Each of them is a vote of its own.'
-  return [{ id, severity: 'ok', found: `${seen.length} different servers, none a replica of another`, meaning }]
+  const all = `The nodes are ${seen.length} different servers, and none is a replica of another.`
+  return [report.ok('independence', all, 'Each of them is a vote of its own.')]
 }
 
-function dependence(a: Seen, b: Seen): Diagnosis | undefined {
-  const id = 'redis/independence'
+function dependence(a: ExaminedServer, b: ExaminedServer): Finding | undefined {
+  const id = 'independence'
   const same = (name: string): boolean => a.facts.info(name) !== undefined && a.facts.info(name) === b.facts.info(name)
   if (same('run_id')) {
-    return {
+    return report.critical(
       id,
-      severity: 'critical',
-      found: `${a.patient.label} and ${b.patient.label} are one server (run_id ${a.facts.info('run_id')})`,
-      meaning:
-        'It has two votes: when it fails or forgets, both are gone, so the quorum bears less than it seems. Of three ' +
+      `${a.server.label} and ${b.server.label} are one server (run_id ${a.facts.info('run_id')}).`,
+      'It has two votes: when it fails or forgets, both are gone, so the quorum bears less than it seems. Of three ' +
         'nodes, this one server then decides alone.',
-      remedy: 'Give every node a server of its own.',
-    }
+      'Give every node a server of its own.',
+    )
   }
   // A replica has its master's replication id. Two masters never share one.
   const related = same('master_replid') && [a, b].some(({ facts }) => facts.info('role') === 'slave')
   if (!related) return undefined
   const [replica, other] = b.facts.info('role') === 'slave' ? [b, a] : [a, b]
-  const relation = other.facts.info('role') === 'slave' ? 'are replicas of the same master' : undefined
-  return {
+  const [name, otherName] = [replica.server.label, other.server.label]
+  return report.critical(
     id,
-    severity: 'critical',
-    found:
-      relation === undefined
-        ? `${replica.patient.label} is a replica of ${other.patient.label}`
-        : `${replica.patient.label} and ${other.patient.label} ${relation}`,
-    meaning: 'A replica only repeats its master: it is no vote of its own, and refuses writes.',
-    remedy: `Make it a master (REPLICAOF NO ONE on ${replica.patient.label}), and keep sentinels away from it; or leave it out.`,
-  }
+    other.facts.info('role') === 'slave'
+      ? `${name} and ${otherName} are replicas of the same master.`
+      : `${name} is a replica of ${otherName}.`,
+    'A replica only repeats its master: it is no vote of its own, and refuses writes.',
+    `Make it a master (REPLICAOF NO ONE on ${name}) and keep sentinels away from it, or leave it out.`,
+  )
 }
 
-function machines(plan: CheckPlan): Diagnosis {
-  const id = 'redis/machines'
+function machines(plan: RedisCheckPlan): Finding {
+  const id = 'machines'
   const hosts = plan.clients
     .filter(({ cluster }) => !cluster)
     .map(({ label }) => /^(.+):\d+$/.exec(label)?.[1] ?? label)
   const shared = [...new Set(hosts)].filter((host) => hosts.filter((other) => other === host).length > 1)
   if (shared.length === 0) {
     const meaning = 'As far as names tell, no machine takes several nodes with it.'
-    return { id, severity: 'ok', found: 'every node has a host of its own', meaning }
+    return report.ok(id, 'Every node has a host of its own.', meaning)
   }
   const most = Math.max(...shared.map((host) => hosts.filter((other) => other === host).length))
-  return {
+  return report.note(
     id,
-    severity: 'note',
-    found: `${most} nodes are on the same host (${shared.join(', ')})`,
-    meaning: 'They fail, restart and lose their clock together: for those, it is as if there were one node.',
-    remedy: 'Run each node on a machine, and best in a zone, of its own.',
-  }
+    `${most} nodes are on the same host (${shared.join(', ')}).`,
+    'They fail, restart and lose their clock together: for such failures they are one node.',
+    'Run each node on a machine of its own, and best in a zone of its own.',
+  )
 }

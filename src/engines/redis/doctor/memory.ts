@@ -1,5 +1,6 @@
-import { unknown, type Facts } from './facts.ts'
-import type { Diagnosis } from './patient.ts'
+import type { Finding } from '../../../engine.ts'
+import type { Findings } from '../../shared/findings.ts'
+import { unknown, type ServerFacts } from './facts.ts'
 
 /** Above this part of maxmemory an ordinary peak fills the rest. */
 const NEARLY_FULL = 0.9
@@ -7,73 +8,72 @@ const NEARLY_FULL = 0.9
 const NO_EVICTION = 'CONFIG SET maxmemory-policy noeviction, and maxmemory-policy noeviction in its configuration file'
 
 /** Does the server throw leases or counters away, or refuse new ones, for lack of memory? */
-export function checkMemory(facts: Facts): readonly Diagnosis[] {
+export function checkMemory(report: Findings, facts: ServerFacts): readonly Finding[] {
   const policy = facts.info('maxmemory_policy')
   const limit = facts.number('maxmemory')
   if (policy === undefined || limit === undefined) {
-    const permission = '+info'
-    return [unknown('redis/eviction-policy', 'what it does when memory is full', facts.infoRefused, permission)]
+    return [unknown(report, 'eviction-policy', 'what it does when memory is full', facts.infoRefused, '+info')]
   }
-  return [evictionPolicy(policy, limit), ...evicted(facts, policy), ...fullness(facts, policy, limit)]
+  return [
+    evictionPolicy(report, policy, limit),
+    ...evicted(report, facts, policy),
+    ...fullness(report, facts, policy, limit),
+  ]
 }
 
-function evictionPolicy(policy: string, limit: number): Diagnosis {
-  const id = 'redis/eviction-policy'
-  const found = `maxmemory-policy ${policy}, maxmemory ${limit === 0 ? '0 (no limit)' : bytes(limit)}`
+function evictionPolicy({ ok, note, critical }: Findings, policy: string, limit: number): Finding {
+  const id = 'eviction-policy'
+  const found = `The maxmemory-policy is ${policy}, and maxmemory is ${limit === 0 ? '0 (no limit)' : bytes(limit)}.`
   if (policy === 'noeviction') {
-    if (limit === 0) return { id, severity: 'ok', found, meaning: 'Nothing is evicted.' }
+    if (limit === 0) return ok(id, found, 'Nothing is evicted.')
     const meaning =
-      'Nothing is evicted; when memory is full, writes are refused instead, and no lease is granted until there is room.'
-    return { id, severity: 'note', found, meaning, remedy: 'Watch used_memory, and keep caches on another server.' }
+      'Nothing is evicted. When memory is full, writes are refused instead, and no lease is granted until there is room.'
+    return note(id, found, meaning, 'Watch used_memory, and keep caches on another server.')
   }
   const victims = policy.startsWith('volatile-')
     ? `${policy} evicts only keys with a time to live: that is exactly the leases and their fencing counters`
     : `${policy} evicts any key, leases and their fencing counters among them`
-  if (limit === 0) {
-    const meaning = `Without a limit nothing is evicted; with one, ${victims}.`
-    return { id, severity: 'note', found, meaning, remedy: `${NO_EVICTION}.` }
-  }
-  return {
+  if (limit === 0)
+    return note(id, found, `Without a limit nothing is evicted; with one, ${victims}.`, `${NO_EVICTION}.`)
+  return critical(
     id,
-    severity: 'critical',
     found,
-    meaning: `When memory is full, ${victims}. A lease that was evicted is granted to the next one who asks: two holders.`,
-    remedy: `${NO_EVICTION}. Keep caches on another server.`,
-  }
+    `When memory is full, ${victims}. A lease that was evicted is granted to the next client that asks: two holders.`,
+    `${NO_EVICTION}. Keep caches on another server.`,
+  )
 }
 
-function evicted(facts: Facts, policy: string): readonly Diagnosis[] {
+function evicted({ ok, warning, critical }: Findings, facts: ServerFacts, policy: string): readonly Finding[] {
   const count = facts.number('evicted_keys')
   if (count === undefined) return []
-  const id = 'redis/evicted-keys'
-  const found = `${count} keys evicted since it started (or since CONFIG RESETSTAT)`
-  if (count === 0) return [{ id, severity: 'ok', found, meaning: 'No lease was lost this way so far.' }]
-  const still = policy !== 'noeviction'
-  const meaning = `Leases may have been among them${still ? ', and it goes on' : '; the present policy evicts no more'}.`
-  return [{ id, severity: still ? 'critical' : 'warning', found, meaning, remedy: still ? `${NO_EVICTION}.` : RESET }]
+  const id = 'evicted-keys'
+  const found = `The server has evicted ${count} keys since it started (or since CONFIG RESETSTAT).`
+  if (count === 0) return [ok(id, found, 'No lease was lost this way so far.')]
+  return policy === 'noeviction'
+    ? [
+        warning(
+          id,
+          found,
+          'Leases may have been among them. The present policy evicts no more keys.',
+          'Nothing more is to be done; CONFIG RESETSTAT sets the count back.',
+        ),
+      ]
+    : [critical(id, found, 'Leases may have been among them, and the server goes on evicting.', `${NO_EVICTION}.`)]
 }
 
-const RESET = 'Nothing more; CONFIG RESETSTAT sets the count back.'
-
-function fullness(facts: Facts, policy: string, limit: number): readonly Diagnosis[] {
+function fullness(report: Findings, facts: ServerFacts, policy: string, limit: number): readonly Finding[] {
   const used = facts.number('used_memory')
   if (limit === 0 || used === undefined) return []
-  const id = 'redis/memory'
+  const id = 'memory'
   const part = used / limit
-  const found = `${bytes(used)} of ${bytes(limit)} used (${Math.round(part * 100)} %)`
-  if (part < NEARLY_FULL) return [{ id, severity: 'ok', found, meaning: 'There is room for more leases.' }]
+  const found = `The server uses ${bytes(used)} of ${bytes(limit)} (${Math.round(part * 100)} %).`
+  if (part < NEARLY_FULL) return [report.ok(id, found, 'There is room for more leases.')]
   const refuses = policy === 'noeviction'
-  return [
-    {
-      id,
-      severity: part >= 1 && refuses ? 'critical' : 'warning',
-      found,
-      meaning: refuses
-        ? 'When it is full, acquiring and renewing are refused with OOM: leases run out while their holders still work.'
-        : 'Eviction is about to begin, or has begun.',
-      remedy: 'Raise it (CONFIG SET maxmemory ...), or move other data away.',
-    },
-  ]
+  const severe = part >= 1 && refuses ? report.critical : report.warning
+  const meaning = refuses
+    ? 'When it is full, acquiring is refused with OOM. Leases that are held are still renewed and released.'
+    : 'Eviction is about to begin, or has begun.'
+  return [severe(id, found, meaning, 'Raise maxmemory (CONFIG SET maxmemory ...), or move other data away.')]
 }
 
 function bytes(count: number): string {

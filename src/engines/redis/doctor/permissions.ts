@@ -1,5 +1,7 @@
+import type { Finding } from '../../../engine.ts'
+import { sentence, type Findings } from '../../shared/findings.ts'
 import { resourceKeys, STAMP_KEY } from '../keys.ts'
-import { isDenied, isUnknownCommand, type CheckPlan, type Diagnosis, type Patient, type Reply } from './patient.ts'
+import { isDenied, isUnknownCommand, type CheckedServer, type RedisCheckPlan, type ServerReply } from './server.ts'
 
 /** One thing that this user must be allowed to do. */
 interface Need {
@@ -9,10 +11,10 @@ interface Need {
   readonly use: 'locks' | 'own keys' | 'wake-ups' | 'inspect' | 'restart'
 }
 
-type Verdict = 'allowed' | 'denied' | 'absent' | 'unknown'
+type Permission = 'allowed' | 'denied' | 'absent' | 'unknown'
 
-interface Answer extends Need {
-  readonly verdict: Verdict
+interface CheckedNeed extends Need {
+  readonly permission: Permission
 }
 
 /** A name that nobody else locks: an attempt may delete its key, which is never there. */
@@ -33,20 +35,51 @@ end
 return answers`
 
 /** Do scripts run here, and may this user do all that they and the engine do? */
-export async function checkPermissions(patient: Patient, plan: CheckPlan): Promise<readonly Diagnosis[]> {
-  const needs = needed(patient.client.cluster, plan)
+export async function checkPermissions(server: CheckedServer, plan: RedisCheckPlan): Promise<readonly Finding[]> {
+  const needs = needed(server.client.cluster, plan)
   const words = needs.flatMap(({ command }) => [String(command.length), ...command])
-  const [reply, whoami] = await Promise.all([patient.ask('EVAL', MAY_I, '0', ...words), patient.ask('ACL', 'WHOAMI')])
-  const told: readonly unknown[] = reply.kind === 'reply' && Array.isArray(reply.value) ? reply.value : []
+  const [reply, whoami] = await Promise.all([server.ask('EVAL', MAY_I, '0', ...words), server.ask('ACL', 'WHOAMI')])
+  const rights: readonly unknown[] = reply.kind === 'reply' && Array.isArray(reply.value) ? reply.value : []
   const answers =
-    told.length === needs.length
-      ? needs.map((need, index) => ({ ...need, verdict: verdictOf(told[index]) }))
-      : await Promise.all(needs.map(async (need) => ({ ...need, verdict: await tried(patient, need) })))
-  const user = whoami.kind === 'reply' ? String(whoami.value) : 'USER'
-  return [scripts(reply), forLocks(answers, user, patient.client.cluster, plan), ...forTheRest(answers, user, patient)]
+    rights.length === needs.length
+      ? needs.map((need, index) => ({ ...need, permission: permissionOf(rights[index]) }))
+      : await Promise.all(needs.map(async (need) => ({ ...need, permission: await tried(server, need) })))
+  const user = userOf(whoami)
+  const { report } = server
+  return [scripts(report, reply), await forLocks(server, answers, user, plan), ...forTheRest(report, answers, user)]
 }
 
-function needed(cluster: boolean, plan: CheckPlan): readonly Need[] {
+interface User {
+  /** The beginning of a sentence. */
+  readonly subject: string
+  /** As a command names it. */
+  readonly rule: string
+}
+
+/** A user may not be allowed to ask for its own name. */
+function userOf(whoami: ServerReply): User {
+  if (whoami.kind === 'error') return { subject: 'This user', rule: '<user>' }
+  const name = String(whoami.value)
+  return { subject: `The user ${name}`, rule: name }
+}
+
+/**
+ * Whether one of the user's key patterns may match a name behind the prefix. Where the patterns cannot be read, only `prefix*`
+ * counts, and that was refused.
+ */
+async function mayUseSome(server: CheckedServer, user: User, prefix: string): Promise<boolean> {
+  const reply = await server.ask('ACL', 'GETUSER', user.rule)
+  const fields: readonly unknown[] = reply.kind === 'reply' && Array.isArray(reply.value) ? reply.value : []
+  const keys = fields[fields.indexOf('keys') + 1]
+  const patterns = (Array.isArray(keys) ? keys.join(' ') : typeof keys === 'string' ? keys : '').split(' ')
+  return patterns.some((pattern) => {
+    const name = pattern.replace(/^(%\w+)?~/, '')
+    const literal = name.replace(/[*?[\\].*$/, '')
+    return literal.startsWith(prefix) || (literal !== name && prefix.startsWith(literal))
+  })
+}
+
+function needed(cluster: boolean, plan: RedisCheckPlan): readonly Need[] {
   const { lock, fence, freed } = resourceKeys(plan.prefix ?? '', DOCTORS_RESOURCE)
   const need = (use: Need['use'], command: readonly string[], attempt?: readonly string[]): Need => ({
     use,
@@ -60,8 +93,9 @@ function needed(cluster: boolean, plan: CheckPlan): readonly Need[] {
   const sitsOut = [
     reads('locks', 'INFO', 'server'),
     reads('locks', 'SCRIPT', 'LOAD', 'return 1'),
-    need('locks', ['SCRIPT', 'FLUSH'], ['SCRIPT', 'FLUSH', 'NEITHER']),
-    set('locks', STAMP_KEY),
+    reads('locks', 'HGET', STAMP_KEY, 'seen'),
+    reads('locks', 'HGETALL', STAMP_KEY),
+    need('locks', ['HSET', STAMP_KEY, 'seen', '1'], ['HSET', STAMP_KEY, 'seen', '1', 'NEITHER']),
   ]
   return [
     // Nobody has that script.
@@ -70,7 +104,6 @@ function needed(cluster: boolean, plan: CheckPlan): readonly Need[] {
     reads('locks', 'GET', fence),
     set('locks', fence),
     reads('locks', 'TIME'),
-    reads('locks', cluster ? 'SPUBLISH' : 'PUBLISH', freed, '1'),
     ...(plan.restart === 'trust' ? [] : sitsOut),
     ...((plan.replicas ?? 0) > 0 ? [need('locks', ['WAIT', '1', '1'], ['WAIT', '0', '1'])] : []),
     reads('own keys', 'GET', lock),
@@ -80,31 +113,30 @@ function needed(cluster: boolean, plan: CheckPlan): readonly Need[] {
     reads('own keys', 'PTTL', lock),
     // By which drivers find the master of a key.
     ...(cluster ? [reads('own keys', 'EXISTS', lock)] : []),
+    reads('wake-ups', cluster ? 'SPUBLISH' : 'PUBLISH', freed, '1'),
     need('wake-ups', [cluster ? 'SSUBSCRIBE' : 'SUBSCRIBE', freed]),
     need('inspect', ['SCAN', '0'], ['SCAN', '0', 'COUNT', '1']),
-    ...(plan.restart === 'auto'
-      ? [reads('restart', 'EXISTS', STAMP_KEY), reads('restart', 'CONFIG', 'GET', 'append*')]
-      : []),
+    ...(plan.restart === 'auto' ? [reads('restart', 'CONFIG', 'GET', 'append*')] : []),
   ]
 }
 
-function verdictOf(answer: unknown): Verdict {
+function permissionOf(answer: unknown): Permission {
   return Number(answer) === 1 ? 'allowed' : Number(answer) === 0 ? 'denied' : 'absent'
 }
 
-async function tried(patient: Patient, { attempt, command }: Need): Promise<Verdict> {
-  const reply = attempt === undefined ? await subscribed(patient, command[1]!) : await patient.ask(...attempt)
+async function tried(server: CheckedServer, { attempt, command }: Need): Promise<Permission> {
+  const reply = attempt === undefined ? await subscribed(server, command[1]!) : await server.ask(...attempt)
   if (reply === undefined) return 'unknown'
   if (reply.kind === 'reply' || !isDenied(reply.message)) return 'allowed'
   return isUnknownCommand(reply.message) ? 'absent' : 'denied'
 }
 
 /** In earnest, on a connection of its own: a connection that subscribes may not be good for anything else. */
-async function subscribed(patient: Patient, channel: string): Promise<Reply | undefined> {
-  const subscriber = patient.client.subscriber()
+async function subscribed(server: CheckedServer, channel: string): Promise<ServerReply | undefined> {
+  const subscriber = server.client.subscriber(server.clock, server.random)
   if (subscriber === undefined) return undefined
   try {
-    const reply = await patient.bounded(() => subscriber.subscribe(channel, () => undefined))
+    const reply = await server.bounded(() => subscriber.subscribe(channel, () => undefined))
     return reply.kind === 'reply' || isDenied(reply.message) ? reply : undefined
   } finally {
     // It closes by itself when the connection breaks; nobody waits for it.
@@ -112,130 +144,115 @@ async function subscribed(patient: Patient, channel: string): Promise<Reply | un
   }
 }
 
-function scripts(reply: Reply): Diagnosis {
-  const id = 'redis/scripts'
+function scripts({ ok, critical }: Findings, reply: ServerReply): Finding {
+  const id = 'scripts'
   if (reply.kind === 'reply') {
-    return {
-      id,
-      severity: 'ok',
-      found: 'runs a script',
-      meaning: 'Each step of a lock is one script, so it is atomic.',
-    }
+    return ok(id, 'The server runs scripts.', 'Each step of a lock is one script, so it is atomic.')
   }
-  return {
+  return critical(
     id,
-    severity: 'critical',
-    found: `does not run scripts: ${reply.message}`,
-    meaning: 'Every step of a lock is a script: none can be acquired here.',
-    remedy: isUnknownCommand(reply.message)
+    sentence(`The server does not run scripts: ${reply.message}`),
+    'Every step of a lock is a script: no lock can be acquired here.',
+    isUnknownCommand(reply.message)
       ? 'Take the rename-command of EVAL and EVALSHA out of its configuration, or use a service that has Lua scripts.'
       : 'Allow the user +eval and +evalsha.',
-  }
+  )
 }
 
-function forLocks(answers: readonly Answer[], user: string, cluster: boolean, plan: CheckPlan): Diagnosis {
-  const id = 'redis/permissions'
+/** Remedies that are one command are that command alone, to be copied. */
+async function forLocks(
+  server: CheckedServer,
+  answers: readonly CheckedNeed[],
+  user: User,
+  plan: RedisCheckPlan,
+): Promise<Finding> {
+  const { ok, warning, critical } = server.report
+  const id = 'permissions'
   const relevant = answers.filter(({ use }) => use === 'locks' || use === 'own keys')
   const refused = relevant.filter(isRefused)
   const names = [...new Set(relevant.map(ruleName))]
   if (refused.length === 0) {
-    return {
-      id,
-      severity: 'ok',
-      found: `the user ${user} may run ${names.join(', ')} on the keys and channels of locks`,
-      meaning: 'The scripts get through.',
-    }
+    const found = `${user.subject} may run ${names.join(', ')} on the keys and channels of locks.`
+    return ok(id, found, 'The scripts get through.')
   }
-  const found = `the user ${user} may not run ${refused.map(shownCommand).join(', ')}`
+  const found = `${user.subject} may not run ${refused.map(shownCommand).join(', ')}.`
   const own = relevant.filter(({ use }) => use === 'own keys')
   const prefix = plan.prefix ?? ''
   if (refused.length === own.length && refused.every(({ use }) => use === 'own keys')) {
-    return {
-      id,
-      severity: 'warning',
-      found,
-      meaning:
-        'Lock keys are the plain resource behind the prefix. This user may only use some names, so only resources of such ' +
-        'names can be locked; which they are was not checked.',
-      remedy: `Lock only what it may use, give the engine a prefix that it may use, or ACL SETUSER ${user} ~${prefix}*`,
+    if (prefix !== '' && !(await mayUseSome(server, user, prefix))) {
+      const meaning = `Lock keys begin with the prefix '${prefix}', and this user may use no such key: nothing can be locked.`
+      return critical(id, found, meaning, `ACL SETUSER ${user.rule} ~${prefix}*`)
     }
+    return warning(
+      id,
+      found,
+      'Lock keys are the plain resource behind the prefix. This user may only use some names, so only resources with such ' +
+        'names can be locked. Which names they are was not checked.',
+      `Lock only what it may use, give the engine a prefix that it may use, or ACL SETUSER ${user.rule} ~${prefix}*`,
+    )
   }
-  const subscribe = cluster ? 'ssubscribe' : 'subscribe'
-  return {
+  const others = server.client.cluster ? ['spublish', 'ssubscribe', 'scan'] : ['publish', 'subscribe', 'scan']
+  return critical(
     id,
-    severity: 'critical',
     found,
-    meaning:
-      'A script that meets a command or key it may not use ends there, and what it did before stays: locks do not work.',
-    remedy:
-      `ACL SETUSER ${user} ${[...names, subscribe, 'scan'].map((name) => `+${name}`).join(' ')} ` +
+    'A script that meets a command or key it may not use ends there, and what it did before stays: locks do not work.',
+    `ACL SETUSER ${user.rule} ${[...names, ...others].map((name) => `+${name}`).join(' ')} ` +
       `~${prefix}* ~ringfence:* &ringfence:freed:*`,
-  }
+  )
 }
 
-function forTheRest(answers: readonly Answer[], user: string, patient: Patient): readonly Diagnosis[] {
-  const refused = (use: Need['use']): readonly Answer[] =>
+function forTheRest(report: Findings, answers: readonly CheckedNeed[], user: User): readonly Finding[] {
+  const refused = (use: Need['use']): readonly CheckedNeed[] =>
     answers.filter((answer) => answer.use === use && isRefused(answer))
   return [
     wakeUps(
-      answers.find(({ use }) => use === 'wake-ups'),
+      report,
+      answers.filter(({ use }) => use === 'wake-ups'),
       user,
-      patient,
     ),
-    ...(refused('inspect').length > 0 ? [noInspection(user)] : []),
-    ...(refused('restart').length > 0 ? [noLook(refused('restart'), user)] : []),
+    ...(refused('inspect').length > 0 ? [noInspection(report, user)] : []),
+    ...(refused('restart').length > 0 ? [noLook(report, refused('restart'), user)] : []),
   ]
 }
 
-function wakeUps(answer: Answer | undefined, user: string, patient: Patient): Diagnosis {
-  const id = 'redis/wake-ups'
-  const command = patient.client.cluster ? 'ssubscribe' : 'subscribe'
-  const polls = 'Whoever waits for a lock polls with growing pauses instead of being told of its release.'
-  if (answer !== undefined && isRefused(answer)) {
-    const remedy = `ACL SETUSER ${user} +${command} &ringfence:freed:*`
-    return {
+function wakeUps({ ok, note, warning }: Findings, answers: readonly CheckedNeed[], user: User): Finding {
+  const id = 'wake-ups'
+  const names = answers.map(ruleName)
+  const polls = 'A waiter polls with growing pauses instead of being woken by a release.'
+  const refused = answers.filter(isRefused).map(ruleName)
+  if (refused.length > 0) {
+    const wakesNobody = refused.some((name) => name.endsWith('publish'))
+    return warning(
       id,
-      severity: 'warning',
-      found: `the user ${user} may not ${command} to ringfence:freed:*`,
-      meaning: polls,
-      remedy,
-    }
+      `${user.subject} may not ${refused.join(' or ')} to ringfence:freed:*.`,
+      wakesNobody
+        ? 'Locks work, but a release by this user wakes no waiter of another process: the waiter finds out when it looks again.'
+        : polls,
+      `ACL SETUSER ${user.rule} ${refused.map((name) => `+${name}`).join(' ')} &ringfence:freed:*`,
+    )
   }
-  if (answer?.verdict === 'allowed') {
-    return { id, severity: 'ok', found: `may ${command}`, meaning: 'Waiters are told when a lock is released.' }
+  if (answers.every(({ permission }) => permission === 'allowed')) {
+    return ok(id, `${user.subject} may ${names.join(' and ')}.`, 'Waiters are woken when a lock is released.')
   }
-  return {
-    id,
-    severity: 'note',
-    found: `could not find out whether it may ${command}`,
-    meaning: `If it may not: ${polls}`,
-  }
+  return note(id, `Could not find out whether this user may ${names.join(' and ')}.`, `If not: ${polls}`)
 }
 
-function noInspection(user: string): Diagnosis {
-  return {
-    id: 'redis/inspection',
-    severity: 'note',
-    found: `the user ${user} may not run SCAN`,
-    meaning: 'Locks work; listing all of them does not.',
-    remedy: `ACL SETUSER ${user} +scan`,
-  }
+function noInspection({ note }: Findings, user: User): Finding {
+  const meaning = 'Locks work; listing all of them does not.'
+  return note('inspection', `${user.subject} may not run SCAN.`, meaning, `ACL SETUSER ${user.rule} +scan`)
 }
 
-function noLook(refused: readonly Answer[], user: string): Diagnosis {
-  return {
-    id: 'redis/restart-check',
-    severity: 'note',
-    found: `the user ${user} may not run ${refused.map(shownCommand).join(', ')}`,
-    meaning:
-      "With restart: 'auto' a node may vote at once if it forgets nothing, or if the whole deployment is new; where that " +
-      "can't be asked, it sits out.",
-    remedy: `ACL SETUSER ${user} ${refused.map((need) => `+${ruleName(need)}`).join(' ')} ~ringfence:*`,
-  }
+function noLook({ note }: Findings, refused: readonly CheckedNeed[], user: User): Finding {
+  return note(
+    'restart-check',
+    `${user.subject} may not run ${refused.map(shownCommand).join(', ')}.`,
+    "With restart: 'auto' a node that restarted may vote at once if it forgets nothing; where it cannot be asked, it sits out.",
+    `ACL SETUSER ${user.rule} ${refused.map((need) => `+${ruleName(need)}`).join(' ')} ~ringfence:*`,
+  )
 }
 
-function isRefused({ verdict }: Answer): boolean {
-  return verdict === 'denied' || verdict === 'absent'
+function isRefused({ permission }: CheckedNeed): boolean {
+  return permission === 'denied' || permission === 'absent'
 }
 
 /** As an ACL rule names it: `get`, `script|load`. */
@@ -244,8 +261,8 @@ function ruleName({ command: [name = '', first = ''] }: Need): string {
   return (container ? `${name}|${first}` : name).toLowerCase()
 }
 
-function shownCommand({ command, verdict }: Answer): string {
+function shownCommand({ command, permission }: CheckedNeed): string {
   const [name, first] = command
   const target = name === 'EVAL' || name === 'EVALSHA' ? `(key ${command[3]})` : first
-  return `${name}${target === undefined ? '' : ` ${target}`}${verdict === 'absent' ? ' (no such command here)' : ''}`
+  return `${name}${target === undefined ? '' : ` ${target}`}${permission === 'absent' ? ' (no such command here)' : ''}`
 }

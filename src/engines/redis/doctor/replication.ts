@@ -1,116 +1,99 @@
-import { unknown, type Facts, type Replica } from './facts.ts'
-import type { CheckPlan, Diagnosis } from './patient.ts'
+import type { Finding } from '../../../engine.ts'
+import type { Findings } from '../../shared/findings.ts'
+import { unknown, type Replica, type ServerFacts } from './facts.ts'
+import type { RedisCheckPlan } from './server.ts'
 
 /** Are there replicas, and what would one of them lack that takes over? */
-export function checkReplication(facts: Facts, plan: CheckPlan): readonly Diagnosis[] {
-  // Of a replica only its role is worth a word.
+export function checkReplication(report: Findings, facts: ServerFacts, plan: RedisCheckPlan): readonly Finding[] {
+  // Of a replica only its role is worth a finding.
   if (facts.info('role') === 'slave') return []
   if (facts.info('connected_slaves') === undefined) {
-    return [unknown('redis/replicas', 'whether it has replicas', facts.infoRefused, '+info')]
+    return [unknown(report, 'replicas', 'whether it has replicas', facts.infoRefused, '+info')]
   }
-  return [replicas(facts, plan), ...leastReplicas(facts, plan)]
+  return [replicas(report, facts, plan), ...leastReplicas(report, facts, plan)]
 }
 
-function replicas(facts: Facts, plan: CheckPlan): Diagnosis {
-  const id = 'redis/replicas'
+function replicas(report: Findings, facts: ServerFacts, plan: RedisCheckPlan): Finding {
+  const id = 'replicas'
   const all = facts.replicas
   const online = all.filter(({ state }) => state === 'online')
   const found =
-    all.length === 0 ? 'no replicas' : `${all.length} replicas: ${all.map((one) => told(one, facts)).join('; ')}`
-  const asked = plan.replicas ?? 0
-  if (asked > online.length) {
-    return {
+    all.length === 0
+      ? 'The server has no replicas.'
+      : `The server has ${all.length} ${all.length === 1 ? 'replica' : 'replicas'}: ${all.map((one) => shown(one, facts)).join('; ')}.`
+  const wanted = plan.replicas ?? 0
+  if (wanted > online.length) {
+    return report.critical(
       id,
-      severity: 'critical',
       found,
-      meaning: `replicas: ${asked} is asked for, so no lease is granted or renewed while fewer are online.`,
-      remedy: 'Bring replicas up (REPLICAOF on them), or ask for fewer.',
-    }
+      `The engine has replicas: ${wanted}, so no lease is granted or renewed while fewer are online.`,
+      'Bring replicas up (REPLICAOF on them), or ask for fewer.',
+    )
   }
   if (all.length === 0) {
-    return {
-      id,
-      severity: 'ok',
-      found,
-      meaning: 'No failover can put a server in its place that lacks the last leases.',
-    }
+    return report.ok(id, found, 'No failover can put a server in its place that lacks the last leases.')
   }
   if (plan.clients.length > 1) {
-    return {
+    return report.warning(
       id,
-      severity: 'warning',
       found,
-      meaning:
-        'Replication is asynchronous: a replica that takes the place of a node may lack leases that the node voted for, ' +
-        'and votes at once, since it did not restart. The node is then one that forgot.',
-      remedy:
-        'Run the nodes of a quorum without automatic failover: let a node that fails stay away, the others go on. ' +
+      'Replication is asynchronous: a replica that takes the place of a node may lack leases that the node voted for. ' +
+        'It sits out; but if it restarted after its promotion, with appendfsync always, it votes at once.',
+      'Run the nodes of a quorum without automatic failover: let a node that fails stay away, the others go on. ' +
         'Replicas for backups do no harm (replica-priority 0 keeps sentinels from promoting them).',
-    }
+    )
   }
-  if (asked > 0) {
-    return {
+  if (wanted > 0) {
+    return report.note(
       id,
-      severity: 'note',
       found,
-      meaning:
-        `A lease counts once ${asked} of them have it (WAIT). A failover that promotes one of the others can still lose ` +
-        'it: WAIT makes that rare, not impossible. Fencing tokens keep it harmless.',
-    }
+      `A lease counts once ${wanted} of them have it (WAIT). A failover that promotes another one can still lose it: WAIT ` +
+        'makes that rare, not impossible. Fencing tokens keep it harmless.',
+    )
   }
-  return {
+  return report.warning(
     id,
-    severity: 'warning',
     found,
-    meaning:
-      'Replication is asynchronous: after a failover the new master may lack the last leases and grant them again, ' +
+    'Replication is asynchronous: after a failover the new master may lack the last leases and grant them again, ' +
       'while their holders still work.',
-    remedy: `redis(client, { replicas: ${Math.min(1, online.length)} }) grants only what a replica has acknowledged (WAIT); a quorum of masters does not depend on replication.`,
-  }
+    `${online.length === 0 ? 'Wait until a replica is online. Then ' : ''}redis(client, { replicas: 1 }) grants only what ` +
+      'a replica has acknowledged (WAIT); a quorum of masters does not depend on replication.',
+  )
 }
 
-function told({ address, state, offset, lagSeconds }: Replica, facts: Facts): string {
+function shown({ address, state, offset, lagSeconds }: Replica, facts: ServerFacts): string {
   const behind = Math.max(0, (facts.number('master_repl_offset') ?? offset) - offset)
-  return state === 'online' ? `${address} ${behind} bytes behind, heard ${lagSeconds} s ago` : `${address} ${state}`
+  return state === 'online'
+    ? `${address} is ${behind} bytes behind, heard ${lagSeconds} s ago`
+    : `${address} is in ${state}`
 }
 
 /** The master's own bound on how long it goes on granting while its replicas are cut off and one may be promoted. */
-function leastReplicas(facts: Facts, plan: CheckPlan): readonly Diagnosis[] {
-  const id = 'redis/min-replicas'
+function leastReplicas(report: Findings, facts: ServerFacts, plan: RedisCheckPlan): readonly Finding[] {
+  const id = 'min-replicas'
   const least = Number(facts.setting('min-replicas-to-write') ?? Number.NaN)
   const lag = Number(facts.setting('min-replicas-max-lag') ?? Number.NaN)
   const count = facts.replicas.length
   if (Number.isNaN(least)) {
-    return count === 0 ? [] : [unknown(id, 'min-replicas-to-write', facts.configRefused, '+config|get')]
+    return count === 0 ? [] : [unknown(report, id, 'min-replicas-to-write', facts.configRefused, '+config|get')]
   }
-  const found = `min-replicas-to-write ${least}, min-replicas-max-lag ${lag}`
+  const found = `The setting min-replicas-to-write is ${least}, and min-replicas-max-lag is ${lag}.`
   const good = facts.replicas.filter(({ state, lagSeconds }) => state === 'online' && lagSeconds <= lag).length
   if (least > 0 && lag > 0) {
     if (good < least) {
       const meaning = `Only ${good} replicas are in step, so the server refuses writes with NOREPLICAS: no lease is granted.`
-      return [
-        {
-          id,
-          severity: 'critical',
-          found,
-          meaning,
-          remedy: 'Bring replicas up, or CONFIG SET min-replicas-to-write 0.',
-        },
-      ]
+      return [report.critical(id, found, meaning, 'Bring replicas up, or CONFIG SET min-replicas-to-write 0.')]
     }
-    const meaning = `A master cut off from its replicas stops granting after about ${lag} s.`
-    return [{ id, severity: 'ok', found, meaning }]
+    return [report.ok(id, found, `A master cut off from its replicas stops granting after about ${lag} s.`)]
   }
-  // In a quorum a failover is the harm itself, and that was said.
+  // In a quorum the failover itself is the harm, and it has a finding already.
   if (count === 0 || plan.clients.length > 1) return []
   return [
-    {
+    report.note(
       id,
-      severity: 'note',
       found,
-      meaning:
-        'A master that is cut off goes on granting leases although a replica may have taken its place: two holders.',
-      remedy: 'CONFIG SET min-replicas-to-write 1 and CONFIG SET min-replicas-max-lag 10 bound that to 10 s.',
-    },
+      'A master that is cut off goes on granting leases although a replica may have taken its place: two holders.',
+      'CONFIG SET min-replicas-to-write 1 and CONFIG SET min-replicas-max-lag 10 bound that to 10 s.',
+    ),
   ]
 }

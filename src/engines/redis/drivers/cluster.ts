@@ -2,7 +2,7 @@ import { redirectionOf } from './server-errors.ts'
 
 /** How one driver reaches single nodes of its Cluster. */
 export interface ClusterNodes<Node> {
-  /** The master of a key; `stale`: the driver's map of slots is out of date and must be read anew. */
+  /** The master of a key; `stale`: the driver's map of slots is out of date and must be read again. */
   master(key: string, stale: boolean): Promise<Node>
   at(address: string): Promise<Node | undefined>
   send(node: Node, commands: readonly (readonly string[])[]): Promise<readonly unknown[]>

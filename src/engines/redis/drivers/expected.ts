@@ -1,27 +1,16 @@
+import { hasMethods, property } from '../../shared/shape.ts'
+
 export const SUPPORTED =
   'an ioredis or iovalkey Redis or Cluster, a node-redis client, pool, cluster or sentinel, a GlideClient or ' +
   'GlideClusterClient, or one of them wrapped by ioredis(), iovalkey(), nodeRedis() or valkeyGlide()'
 
-/** The methods tell one kind of client from another: never a class name, which bundlers shorten. */
-export function hasMethods(value: unknown, ...names: readonly string[]): value is object {
-  return (
-    typeof value === 'object' && value !== null && names.every((name) => typeof property(value, name) === 'function')
-  )
+/** A driver's socket no longer keeps the process alive. Does nothing where the driver has no such method. */
+export function unref(socket: unknown): void {
+  const method = property(socket, 'unref')
+  if (typeof method === 'function') method.call(socket)
 }
 
-/** For what a driver keeps but does not declare, or declares differently from version to version. */
-export function property(value: unknown, name: string): unknown {
-  const holds = (typeof value === 'object' && value !== null) || typeof value === 'function'
-  return holds ? Reflect.get(value, name) : undefined
-}
-
-/** The same for a string or a number, as text. */
-export function text(value: unknown, name: string): string | undefined {
-  const found = property(value, name)
-  return typeof found === 'string' || typeof found === 'number' ? String(found) : undefined
-}
-
-/** Says what came, as precisely as a frequent mistake allows. It never shows a value: a URL may hold a password. */
+/** Says what came, and for frequent mistakes what to do. It never shows a value: a URL may contain a password. */
 export function describe(value: unknown): string {
   if (value === null || value === undefined) return String(value)
   if (typeof value === 'string') return 'a string: connect first and pass the client, not its URL'
@@ -46,16 +35,30 @@ const OPTION_NAMES = [
 
 const MISTAKES: readonly { is: (value: object) => boolean; text: string }[] = [
   {
-    is: (value) => !hasMethods(value, 'close') && ['exec', 'customCommand'].some((name) => hasMethods(value, name)),
+    is: (value) => hasMethods(value, 'createScript', 'pipeline'),
+    text:
+      'a client over HTTP (such as @upstash/redis), which has no connection to be woken by: use ioredis or node-redis with ' +
+      'the rediss:// address of the same database',
+  },
+  {
+    is: (value) =>
+      !hasMethods(value, 'close') &&
+      !hasMethods(value, 'on') &&
+      ['exec', 'customCommand'].some((name) => hasMethods(value, name)),
     text: 'a pipeline, multi or batch: pass the client itself',
+  },
+  {
+    is: (value) =>
+      hasMethods(value, 'quit', 'duplicate') && ['sendCommand', 'send_command'].some((name) => hasMethods(value, name)),
+    text: 'a client that is too old, or a mock of one: node-redis is supported from version 5, ioredis from 4.31',
   },
   {
     is: (value) => hasMethods(value, 'sendCommand', 'multi') && !('isOpen' in value),
     text: "node-redis's old interface: pass the client itself, not what its legacy() returns",
   },
   {
-    is: (value) => hasMethods(value, 'sendCommand', 'quit', 'duplicate'),
-    text: 'a client that is too old: node-redis is supported from version 5, ioredis from version 5',
+    is: (value) => hasMethods(value, 'on', 'duplicate', 'pipeline') && !hasMethods(value, 'call'),
+    text: 'a mock of ioredis, which cannot run any command by its name: in tests use memory(), or a real server',
   },
   {
     is: (value) => OPTION_NAMES.some((name) => name in value) && !hasMethods(value, 'on'),

@@ -1,6 +1,7 @@
-import type { RedisMaster } from '../client.ts'
+import type { RedisMaster, Send } from '../client.ts'
 import { isKeyless, togetherOnCluster } from './cluster.ts'
-import { property, text } from './expected.ts'
+import { lastError, reasonOf } from './connection-errors.ts'
+import { property, text } from '../../shared/shape.ts'
 import { plain } from './reply.ts'
 import { slotOf } from '../slot.ts'
 
@@ -41,10 +42,9 @@ export interface IoredisCopy {
   unsubscribe(channel: string): Promise<unknown>
   ssubscribe(channel: string): Promise<unknown>
   sunsubscribe(channel: string): Promise<unknown>
+  ping(): Promise<unknown>
   on(event: string, listener: (first: never, second: never) => void): unknown
 }
-
-export type Send = (command: readonly string[]) => Promise<unknown>
 
 /**
  * `call` is as fast as a method of the command's own. Two options need another way:
@@ -57,17 +57,22 @@ export function sender(client: IoredisClient | IoredisCluster): Send {
   if (property(client.options, 'enableAutoPipelining') === true && (numbers || 'isCluster' in client)) {
     return async (command) => (await pipelined(client, [command]))[0]
   }
-  if (numbers) return async ([name = '', ...args]) => fromBuffers(await client.callBuffer(name, ...args))
+  const explain = (error: unknown): never => {
+    throw explained(client, error)
+  }
+  if (numbers) {
+    return ([name = '', ...args]) => client.callBuffer(name, ...args).then(fromBuffers, explain)
+  }
   const gather = gatherer(client)
   return (command) => {
     gather()
-    return client.call(...(command as [string])).then(plain)
+    return client.call(...(command as [string])).then(plain, explain)
   }
 }
 
 /**
- * ioredis writes every command to the socket by itself, and a write costs more than all the rest of a command. So from
- * the second command of one turn of the event loop on, they are held back until its end and go out in one write.
+ * ioredis writes every command to the socket by itself, and a write costs more than all the rest of a command. So in one turn
+ * of the event loop, the commands after the first are held back until its end and go out in one write.
  */
 function gatherer(client: IoredisClient | IoredisCluster): () => void {
   let turn: 'new' | 'written' | 'held' = 'new'
@@ -100,7 +105,7 @@ function isCorkable(stream: unknown): stream is Corkable {
   return typeof property(stream, 'cork') === 'function' && typeof property(stream, 'uncork') === 'function'
 }
 
-/** Written to the socket in one piece, so that nothing of others comes between. */
+/** Written to the socket in one piece, so that no other command comes between. */
 export async function pipelined(
   client: IoredisClient | IoredisCluster,
   commands: readonly (readonly string[])[],
@@ -113,9 +118,17 @@ export async function pipelined(
   }
   const results = (await pipeline.exec()) ?? []
   return results.map(([error, reply]) => {
-    if (error instanceof Error) throw error
+    if (error instanceof Error) throw explained(client, error)
     return numbers ? fromBuffers(reply) : plain(reply)
   })
+}
+
+/** ioredis says that it has given up, or that no node of a Cluster is there, but not why. */
+function explained(client: IoredisClient | IoredisCluster, error: unknown): unknown {
+  if (!(error instanceof Error)) return error
+  const last = error.name === 'MaxRetriesPerRequestError' ? lastError(client) : undefined
+  if (last === undefined && !('lastNodeError' in error)) return error
+  return new Error(reasonOf(last ?? error), { cause: error })
 }
 
 function numbersAreStrings({ options }: IoredisClient | IoredisCluster): boolean {
@@ -153,7 +166,7 @@ export function pipelinedOnCluster(
 export async function masterOf(client: IoredisCluster, key: string, stale: boolean): Promise<IoredisClient> {
   const known = stale ? undefined : knownMaster(client, key)
   if (known !== undefined) return known
-  await client.call('EXISTS', key)
+  await pipelined(client, [['EXISTS', key]])
   const master = knownMaster(client, key)
   if (master === undefined) throw new Error(`the cluster has no master for slot ${slotOf(key)}`)
   return master
@@ -166,7 +179,7 @@ function knownMaster(client: IoredisCluster, key: string): IoredisClient | undef
 
 export async function clusterMasters(client: IoredisCluster): Promise<readonly RedisMaster[]> {
   // Before the first look at the cluster its nodes are those that the user named, replicas among them.
-  if (client.slots.length === 0) await client.call('PING')
+  if (client.slots.length === 0) await pipelined(client, [['PING']])
   return client.nodes('master').map((node) => ({ label: addressOf(node), run: sender(node) }))
 }
 

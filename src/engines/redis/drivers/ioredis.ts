@@ -1,6 +1,8 @@
 import type { RedisClient } from '../client.ts'
-import { describe, hasMethods, property, text } from './expected.ts'
-import { ioredisClusterSubscriber, ioredisSubscriber } from './ioredis-lines.ts'
+import { rememberErrors, troubleOf } from './connection-errors.ts'
+import { hasMethods, property, text } from '../../shared/shape.ts'
+import { describe } from './expected.ts'
+import { ioredisClusterSubscriber, ioredisSubscriber } from './ioredis-subscriber.ts'
 import {
   addressOf,
   clusterMasters,
@@ -12,7 +14,7 @@ import {
   type IoredisCluster,
 } from './ioredis-send.ts'
 
-/** A `Redis` or `Cluster` of ioredis or iovalkey, of whatever version; what is used of it is looked at when it comes. */
+/** A `Redis` or `Cluster` of ioredis or iovalkey, of any version; what is used of it is checked when it is passed. */
 export interface IoredisLike {
   readonly status: string
   call(...args: never[]): unknown
@@ -44,7 +46,8 @@ function adapt(client: unknown, driver: 'ioredis' | 'iovalkey'): RedisClient {
   }
   const refused = refusedOption(client)
   if (refused !== undefined) throw new TypeError(`${driver}(client): ${refused}`)
-  const common = { driver, identity: client, unusable: () => unusable(client) }
+  rememberErrors(client)
+  const common = { driver, identity: client, unusable: () => unusable(client), trouble: () => trouble(client) }
   if (isCluster(client)) {
     return {
       ...common,
@@ -53,7 +56,7 @@ function adapt(client: unknown, driver: 'ioredis' | 'iovalkey'): RedisClient {
       run: clusterSender(client),
       runTogether: (commands, key) => pipelinedOnCluster(client, commands, key),
       masters: () => clusterMasters(client),
-      subscriber: () => ioredisClusterSubscriber(client),
+      subscriber: (clock, random) => ioredisClusterSubscriber(client, clock, random),
     }
   }
   const run = sender(client)
@@ -61,11 +64,12 @@ function adapt(client: unknown, driver: 'ioredis' | 'iovalkey'): RedisClient {
   return {
     ...common,
     label,
+    server: property(client.options, 'sentinels') ? undefined : `${label}/${text(client.options, 'db') ?? 0}`,
     cluster: false,
     run,
     runTogether: (commands) => pipelined(client, commands),
     masters: () => Promise.resolve([{ label, run }]),
-    subscriber: () => ioredisSubscriber(client),
+    subscriber: (clock, random) => ioredisSubscriber(client, clock, random),
   }
 }
 
@@ -73,7 +77,7 @@ function isCluster(client: IoredisClient | IoredisCluster): client is IoredisClu
   return property(client, 'isCluster') === true
 }
 
-/** Options under which a lock would silently be another one than was asked for. Each has a remedy of one line. */
+/** Options under which a lock would silently be another lock than the one asked for. Each has a remedy of one line. */
 function refusedOption(client: IoredisClient | IoredisCluster): string | undefined {
   const option = (name: string): unknown => property(client.options, name)
   const copy = isCluster(client) ? 'client.duplicate([], ' : 'client.duplicate('
@@ -106,6 +110,18 @@ function unusable(client: IoredisClient | IoredisCluster): string | undefined {
   const byUser = client.status === 'close' && property(client, 'manuallyClosing') === true
   if (client.status === 'end' || byUser) return 'it is closed (quit(), disconnect(), or its retry strategy gave up)'
   return inSubscriberMode(client) ? `it ${SUBSCRIBER_MODE}` : undefined
+}
+
+function trouble(client: IoredisClient | IoredisCluster): string | undefined {
+  return client.status === 'ready' ? undefined : troubleOf(client, STATES[client.status] ?? client.status)
+}
+
+/** In words, where ioredis has only one. */
+const STATES: Record<string, string> = {
+  wait: 'not connected yet',
+  connect: 'connected, but not ready',
+  close: 'reconnecting',
+  end: 'closed',
 }
 
 function serverLabel(client: IoredisClient): string {

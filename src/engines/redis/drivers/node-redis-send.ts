@@ -1,4 +1,4 @@
-import type { RedisMaster } from '../client.ts'
+import type { RedisMaster, Send } from '../client.ts'
 import { isKeyless, togetherOnCluster } from './cluster.ts'
 import { plain } from './reply.ts'
 import { slotOf } from '../slot.ts'
@@ -53,14 +53,17 @@ interface NodeRedisSentinelMulti {
 
 /** What is used of the copy of a client or sentinel that becomes a subscriber. */
 export interface NodeRedisCopy {
+  sendCommand(args: readonly string[], options?: object): Promise<unknown>
   connect(): Promise<unknown>
   destroy(): unknown
-  subscribe(channel: string, listener: (message: string, channel: string) => void): Promise<unknown>
-  unsubscribe(channel: string): Promise<unknown>
-  sSubscribe(channel: string, listener: (message: string, channel: string) => void): Promise<unknown>
-  sUnsubscribe(channel: string): Promise<unknown>
+  subscribe(channel: string, listener: ChannelListener): Promise<unknown>
+  unsubscribe(channel: string, listener: ChannelListener): Promise<unknown>
+  sSubscribe(channel: string, listener: ChannelListener): Promise<unknown>
+  sUnsubscribe(channel: string, listener: ChannelListener): Promise<unknown>
   on(event: string, listener: (first: never) => void): unknown
 }
+
+type ChannelListener = (message: string, channel: string) => void
 
 /** The user's type mapping, abort signal and priority are for the user's commands. */
 const OURS = { typeMapping: {}, abortSignal: undefined, asap: undefined }
@@ -70,9 +73,7 @@ const OURS = { typeMapping: {}, abortSignal: undefined, asap: undefined }
  * can do, and which does not end a command that was sent. It is left out while the connection is up. While it is down the
  * timeout stays: it keeps a queued command from running late.
  */
-const OURS_ONLINE = { ...OURS, timeout: undefined }
-
-type Send = (command: readonly string[]) => Promise<unknown>
+export const OURS_ONLINE = { ...OURS, timeout: undefined }
 
 /** Options set beforehand are cheaper than options given with every command. */
 export function clientSender(client: NodeRedisClient): Send {
@@ -97,7 +98,7 @@ export function sentinelSender(sentinel: NodeRedisSentinel): Send {
   return async (command) => plain(await sentinel.sendCommand(false, command, OURS_ONLINE))
 }
 
-/** A pipeline goes to one connection. `use` would too, but waits for ever where others keep the only one busy. */
+/** A pipeline goes to one connection. `use` would, too, but waits forever where other callers keep the only connection busy. */
 export async function sentinelTogether(
   sentinel: NodeRedisSentinel,
   commands: readonly (readonly string[])[],
@@ -134,7 +135,7 @@ export function clusterTogether(
   return togetherOnCluster<NodeRedisClient>(nodes, commands, key)
 }
 
-/** A command on the key itself makes node-redis follow MOVED and read its map of slots anew, without a private call. */
+/** A command on the key itself makes node-redis follow MOVED and read its map of slots again, without a private call. */
 export async function masterOf(cluster: NodeRedisCluster, key: string, stale: boolean): Promise<NodeRedisClient> {
   if (stale) await cluster.sendCommand(key, false, ['EXISTS', key], OURS_ONLINE)
   const master = cluster.slots[slotOf(key)]?.master

@@ -1,6 +1,8 @@
 import type { RedisClient } from '../client.ts'
-import { describe, hasMethods, property, text } from './expected.ts'
-import { clientSubscriber, clusterSubscriber, poolSubscriber, sentinelSubscriber } from './node-redis-lines.ts'
+import { rememberErrors, troubleOf } from './connection-errors.ts'
+import { hasMethods, property, text } from '../../shared/shape.ts'
+import { describe } from './expected.ts'
+import { clientSubscriber, clusterSubscriber, poolSubscriber, sentinelSubscriber } from './node-redis-subscriber.ts'
 import {
   clientSender,
   clusterMasters,
@@ -18,7 +20,7 @@ import {
 
 type AnyNodeRedis = NodeRedisClient | NodeRedisPool | NodeRedisCluster | NodeRedisSentinel
 
-/** Any client of node-redis, of whatever version and modules; what is used of it is looked at when it comes. */
+/** Any client of node-redis, of any version and with any modules; what is used of it is checked when it is passed. */
 export interface NodeRedisLike {
   readonly isOpen: boolean
   sendCommand(...args: never[]): unknown
@@ -64,15 +66,16 @@ function adaptClient(client: NodeRedisClient): RedisClient {
   return {
     ...common(client),
     label,
+    server: `${label}/${text(property(client, 'options'), 'database') ?? 0}`,
     run,
     runTogether: (commands) => sendTogether(client, commands),
     masters: () => Promise.resolve([{ label, run }]),
-    subscriber: () => clientSubscriber(client),
+    subscriber: (clock, random) => clientSubscriber(client, clock, random),
   }
 }
 
 function adaptPool(pool: NodeRedisPool): RedisClient {
-  // A pool keeps its options to itself; its clients don't.
+  // A pool hides its options; its clients do not.
   let address: string | undefined
   const execute = <T>(task: (client: NodeRedisClient) => Promise<T>): Promise<T> =>
     pool.execute((client) => {
@@ -91,7 +94,7 @@ function adaptPool(pool: NodeRedisPool): RedisClient {
       await run(['PING'])
       return [{ label: address ?? 'pool', run }]
     },
-    subscriber: () => poolSubscriber(pool),
+    subscriber: (clock, random) => poolSubscriber(pool, clock, random),
   }
 }
 
@@ -103,14 +106,14 @@ function adaptSentinel(sentinel: NodeRedisSentinel): RedisClient {
   }
   return {
     ...common(sentinel),
-    // The name of the master is out of reach, and which server it is changes.
+    // The name of the master is not available, and its server changes.
     get label() {
       return label()
     },
     run,
     runTogether: (commands) => sentinelTogether(sentinel, commands),
     masters: () => Promise.resolve([{ label: label(), run }]),
-    subscriber: () => sentinelSubscriber(sentinel),
+    subscriber: (clock, random) => sentinelSubscriber(sentinel, clock, random),
   }
 }
 
@@ -123,23 +126,26 @@ function adaptCluster(cluster: NodeRedisCluster): RedisClient {
     run: clusterSender(cluster),
     runTogether: (commands, key) => clusterTogether(cluster, commands, key),
     masters: () => Promise.resolve(clusterMasters(cluster)),
-    subscriber: () => clusterSubscriber(cluster),
+    subscriber: (clock, random) => clusterSubscriber(cluster, clock, random),
   }
 }
 
-function common(client: AnyNodeRedis): Pick<RedisClient, 'driver' | 'identity' | 'cluster' | 'unusable'> {
+function common(client: AnyNodeRedis): Pick<RedisClient, 'driver' | 'identity' | 'cluster' | 'unusable' | 'trouble'> {
   let opened = client.isOpen
+  rememberErrors(client)
   return {
     driver: 'node-redis',
     identity: client,
     cluster: false,
+    // A pool and a cluster do not say.
+    trouble: () => (property(client, 'isReady') === false ? troubleOf(client, 'reconnecting') : undefined),
     unusable() {
       if (property(client, 'isClosing') === true) return 'it is being closed'
       if (client.isOpen) {
         opened = true
         return inSubscriberMode(client) ? SUBSCRIBER_MODE : undefined
       }
-      // Only a single client counts its connections; of the others we know what we have seen.
+      // Only a single client counts its connections; of the others we know only what we have seen.
       return opened || Number(property(client, 'socketEpoch') ?? 0) > 0
         ? 'it is closed (close(), destroy(), or its reconnect strategy gave up)'
         : 'it was never connected: await client.connect() first'
@@ -154,7 +160,7 @@ function inSubscriberMode(client: AnyNodeRedis): boolean {
   return property(client, 'isPubSubActive') === true && property(property(client, 'options'), 'RESP') === 2
 }
 
-/** Options under which a lock would silently be another one than was asked for. */
+/** Options under which a lock would silently be another lock than the one asked for. */
 function refusedOption(client: AnyNodeRedis): string | undefined {
   if (property(client, '_keyPrefix')) {
     return (

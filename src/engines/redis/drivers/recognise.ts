@@ -1,5 +1,6 @@
 import type { RedisClient } from '../client.ts'
-import { describe, hasMethods, SUPPORTED } from './expected.ts'
+import { hasMethods } from '../../shared/shape.ts'
+import { describe, SUPPORTED } from './expected.ts'
 import { ioredis, looksLikeIoredis } from './ioredis.ts'
 import { looksLikeNodeRedis, nodeRedis } from './node-redis.ts'
 import { looksLikeGlide, valkeyGlide } from './valkey-glide.ts'

@@ -1,7 +1,7 @@
 /**
- * What every driver's reply is turned into, whatever RESP version, type mapping or decoder the user's client has. Buffers
+ * What every driver's reply is turned into, with any RESP version, type mapping or decoder of the user's client. Buffers
  * become strings; RESP3's maps become the flat lists that RESP2 sends, booleans become 1 and 0. A reply that is
- * plain already, as nearly every one is, is handed on as it is.
+ * plain already, as nearly all are, is returned as it is.
  */
 export function plain(reply: unknown): unknown {
   if (typeof reply === 'string' || typeof reply === 'number') return reply

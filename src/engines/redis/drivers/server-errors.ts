@@ -1,6 +1,11 @@
-/** The server does not have the script of an EVALSHA: send it whole. GLIDE words it in its own way. */
+/** The server does not have the script of an EVALSHA. GLIDE has a message of its own for it. */
 export function isNoScript(error: unknown): boolean {
   return error instanceof Error && /^NOSCRIPT\b|\bNoScriptError\b/.test(error.message)
+}
+
+/** An error that the server has answered: it begins with a code, such as NOPERM. */
+export function isReply(error: unknown): boolean {
+  return error instanceof Error && /^[A-Z]{3,}\b/.test(error.message)
 }
 
 /** A node's answer that another one serves the key's slot (MOVED), or will soon and has the key already (ASK). */
@@ -10,8 +15,8 @@ export function redirectionOf(error: unknown): { kind: string; address: string }
 }
 
 /**
- * Answers that stay the same however often one asks. READONLY, LOADING, CLUSTERDOWN, MISCONF, OOM and NOREPLICAS are not
- * among them: a failover, a restart or an operator ends those. GLIDE has words of its own for some.
+ * Answers that stay the same when the command is sent again. READONLY, LOADING, CLUSTERDOWN, MISCONF, OOM and NOREPLICAS are not
+ * among them: a failover, a restart or an operator ends those. GLIDE has messages of its own for some.
  */
 const PERMANENT = [
   /\bNOAUTH\b/,
@@ -27,10 +32,10 @@ const PERMANENT = [
   /allowed in this context/i,
 ]
 
-/** No retry cures this one: credentials, permissions, a key of another type, keys of several slots, an unknown command. */
+/** A retry cannot help: credentials, permissions, a key of another type, keys of several slots, an unknown command. */
 export function isPermanent(error: unknown): boolean {
   let current = error
-  // A Cluster that can't start hides its last node's error in its own.
+  // A Cluster that cannot start hides its last node's error in its own.
   for (let depth = 0; depth < DEEPEST_CAUSE && current instanceof Error; depth++) {
     const { message } = current
     if (PERMANENT.some((pattern) => pattern.test(message))) return true

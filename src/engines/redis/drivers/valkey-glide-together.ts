@@ -1,9 +1,9 @@
-type Send = (command: readonly string[]) => Promise<unknown>
+import type { Send } from '../client.ts'
 
 /**
  * One command after the other on GLIDE's one connection to a server. (A Batch would need its class, which is the driver's,
  * and would not help against redirections.) Should GLIDE reconnect in between, WAIT would count on a connection that wrote
- * nothing, and praise every replica. So the connection must be the same before and after, or all of it is in doubt.
+ * nothing, and return every replica. So the connection must be the same before and after, or the outcome is unknown.
  */
 export async function together(send: Send, commands: readonly (readonly string[])[]): Promise<readonly unknown[]> {
   const before = await send(['CLIENT', 'ID'])
@@ -15,8 +15,8 @@ export async function together(send: Send, commands: readonly (readonly string[]
 }
 
 /**
- * On a Cluster GLIDE follows a redirection without a word: the write would go to the node that takes the slot over, the
- * WAIT to the old one. So the slot must be the node's own, and not on its way to another one, when all is done.
+ * On a Cluster GLIDE follows a redirection silently: the write would go to the node that takes the slot over, the WAIT to the
+ * old one. So the slot must be the node's own, and not on its way to another one, when all commands are done.
  */
 export async function togetherInSlot(
   send: Send,

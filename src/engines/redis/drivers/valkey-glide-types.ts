@@ -4,5 +4,5 @@ export interface GlideClient {
   close(): void
 }
 
-/** `Decoder.String` of GLIDE: whatever default decoder the user has set, our replies are strings. */
+/** `Decoder.String` of GLIDE: our replies are strings, whichever default decoder the user has set. */
 export const DECODER_STRING = 1

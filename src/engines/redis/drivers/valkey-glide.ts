@@ -1,12 +1,13 @@
-import type { RedisClient, RedisMaster } from '../client.ts'
-import { describe, hasMethods, property, text } from './expected.ts'
+import type { RedisClient, RedisMaster, Send } from '../client.ts'
+import { hasMethods, property, text } from '../../shared/shape.ts'
+import { describe } from './expected.ts'
 import { plain } from './reply.ts'
 import { slotOf } from '../slot.ts'
-import { glideSubscriber } from './valkey-glide-lines.ts'
+import { glideSubscriber } from './valkey-glide-subscriber.ts'
 import { together, togetherInSlot } from './valkey-glide-together.ts'
 import { DECODER_STRING, type GlideClient } from './valkey-glide-types.ts'
 
-/** Any client of GLIDE, of whatever version; what is used of it is looked at when it comes. */
+/** Any client of GLIDE, of any version; what is used of it is checked when it is passed. */
 export interface GlideLike {
   customCommand(...args: never[]): unknown
   invokeScript(...args: never[]): unknown
@@ -29,6 +30,8 @@ export function valkeyGlide(client: GlideLike): RedisClient {
     driver: 'valkey-glide',
     identity: client,
     label: cluster ? `cluster(${addresses})` : addresses,
+    // Of several addresses, GLIDE finds out itself which one is the master.
+    server: cluster || addresses.includes(',') ? undefined : serverOf(client),
     cluster,
     unusable: () => (property(client, 'isClosed') === true ? 'it is closed' : undefined),
     run: cluster ? (command, key) => sender(client, routeOf(key))(command) : run,
@@ -36,7 +39,7 @@ export function valkeyGlide(client: GlideLike): RedisClient {
       ? (commands, key) => togetherInSlot(sender(client, routeOf(key)), commands, slotOf(key))
       : (commands) => together(run, commands),
     masters: cluster ? () => clusterMasters(client) : () => Promise.resolve([{ label: addresses, run }]),
-    subscriber: () => glideSubscriber(client, cluster),
+    subscriber: (clock, random) => glideSubscriber(client, cluster, clock, random),
   }
 }
 
@@ -49,15 +52,13 @@ function isCluster(client: GlideClient): boolean {
   return hasMethods(client, 'pubsubShardChannels')
 }
 
-/** Replicas are asked for reads alone, but a lock that is read from one (who holds it?) may be an old one. */
+/** Replicas are asked for reads only, but a lock that is read from a replica (who holds it?) may be out of date. */
 function refusedOption(client: GlideClient): string | undefined {
   const config = property(client, 'config')
   const from = text(config, 'readFrom') ?? 'primary'
   if (from === 'primary' && property(config, 'readOnly') !== true) return undefined
   return "its readFrom would ask replicas, which lag behind: pass a client with readFrom: 'primary'"
 }
-
-type Send = (command: readonly string[]) => Promise<unknown>
 
 function sender(client: GlideClient, route?: unknown): Send {
   const options = route === undefined ? { decoder: DECODER_STRING } : { decoder: DECODER_STRING, route }
@@ -86,6 +87,12 @@ async function clusterMasters(client: GlideClient): Promise<readonly RedisMaster
     masters.set(label, { label, run: sender(client, { type: 'routeByAddress', host, port }) })
   }
   return [...masters.values()]
+}
+
+function serverOf(client: GlideClient): string | undefined {
+  const config = property(client, 'config')
+  const addresses = property(config, 'addresses')
+  return Array.isArray(addresses) ? `${addressesOf(client)}/${text(config, 'databaseId') ?? 0}` : undefined
 }
 
 function addressesOf(client: GlideClient): string {

@@ -3,9 +3,9 @@ import { createClient, createClientPool } from 'redis'
 import { onTestFinished } from 'vitest'
 import { resourceKeys } from '../../../../src/engines/redis/keys.ts'
 import { createLocks, type Engine, type LockEvent, type Locks, type LocksOptions } from '../../../../src/index.ts'
-import { startProxy, type Proxy } from '../../../support/faults/proxy.ts'
-import { startRedis, startRedisNodes, type RedisOptions, type RedisServer } from '../../../support/servers/redis.ts'
-import { until } from '../../../support/until.ts'
+import { startProxy, type Proxy } from '../../../../harness/faults/proxy.ts'
+import { startRedis, startRedisNodes, type RedisOptions, type RedisServer } from '../../../../harness/servers/redis.ts'
+import { until } from '../../../../harness/until.ts'
 import { startGate, type Gate } from './gate.ts'
 
 // Everything made here ends with its test, the last one made first: locks before their clients, clients before servers.

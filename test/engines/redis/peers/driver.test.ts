@@ -5,9 +5,9 @@ import { redis, redlock } from '../../../../src/engines/redis/index.ts'
 import { resourceKeys } from '../../../../src/engines/redis/keys.ts'
 import { EngineError } from '../../../../src/index.ts'
 import { Lease } from '../../../../src/lease.ts'
-import type { RedisServer } from '../../../support/servers/redis.ts'
-import { startCluster } from '../../../support/servers/redis-cluster.ts'
-import { until } from '../../../support/until.ts'
+import type { RedisServer } from '../../../../harness/servers/redis.ts'
+import { startCluster } from '../../../../harness/servers/redis-cluster.ts'
+import { until } from '../../../../harness/until.ts'
 import { fenceOn, gone, ioredis, locksOn, nodeRedis, ownerOn, proxyTo, server, servers, settle } from './bench.ts'
 
 const drivers = {
@@ -75,7 +75,7 @@ describe.each(Object.entries(drivers))('%s', (_name, connect) => {
     const node = await server()
     const proxy = await proxyTo(node)
     const { client, isOffline } = await connect(proxy)
-    const us = locksOn(redis(client, { nodeTimeout: 500 }), { ttl: '60s' })
+    const us = locksOn(redis(client, { requestTimeout: 500 }), { ttl: '60s' })
     await settle(us)
     await proxy.refuse(true)
     proxy.reset()
@@ -143,7 +143,7 @@ test('bug 22: an emptied script cache is no restart: the nodes of a quorum go on
 test('bug 11: plain names work on a Cluster, alone and renewed together; several share a hash tag', async () => {
   await using cluster = await startCluster()
   for (const [driver, connect] of Object.entries(clusters)) {
-    const us = locksOn(redis(await connect(cluster.nodes), { nodeTimeout: '5s' }), { ttl: 3000 })
+    const us = locksOn(redis(await connect(cluster.nodes), { requestTimeout: '5s' }), { ttl: 3000 })
     const names = Array.from({ length: 12 }, (_, index) => `${driver}:order:${index}`)
     const leases = await Promise.all(names.map((name) => us.locks.acquire(name)))
     const renewed = (): Set<string> =>

@@ -1,5 +1,5 @@
 import { connect, createServer, type Socket } from 'node:net'
-import { onFreePorts } from '../../../support/ports.ts'
+import { onFreePorts } from '../../../../harness/ports.ts'
 
 /**
  * A TCP proxy that keeps chosen traffic back until it is told to let it go. "This arrives after that" then needs no

@@ -2,13 +2,13 @@ import { expect, onTestFinished, test } from 'vitest'
 import { systemClock, type Clock } from '../../../../src/clock.ts'
 import { redis, redlock } from '../../../../src/engines/redis/index.ts'
 import { EngineError } from '../../../../src/index.ts'
-import { until } from '../../../support/until.ts'
+import { until } from '../../../../harness/until.ts'
 import { aborted, gateTo, gone, ioredis, locksOn, ownerOn, server, servers, settle } from './bench.ts'
 
 test('bug 3: a lock whose validity is over when the answer comes is not handed out', async () => {
   const node = await server()
   const gate = await gateTo(node)
-  const us = locksOn(redis(ioredis(gate), { nodeTimeout: '30s' }), { ttl: 600 })
+  const us = locksOn(redis(ioredis(gate), { requestTimeout: '30s' }), { ttl: 600 })
   await settle(us)
 
   gate.holdReplies('order')
@@ -40,7 +40,7 @@ test('bug 4: the signal aborts before validity ends, though a renewal is pending
     clearTimeout(over)
     over = setTimeout(() => order.push('validity over', `held: ${lease.held}`), ttlMs)
   }
-  const us = locksOn(redlock(three.map(ioredis), { nodeTimeout: '30s' }), {
+  const us = locksOn(redlock(three.map(ioredis), { requestTimeout: '30s' }), {
     ttl: ttlMs,
     observe: ({ type }) => type === 'renewed' && count(),
   })

@@ -1,13 +1,13 @@
 import { expect, onTestFinished, test } from 'vitest'
 import { redlock } from '../../../../src/engines/redis/index.ts'
 import { QuorumError, type Lease } from '../../../../src/index.ts'
-import { until } from '../../../support/until.ts'
+import { until } from '../../../../harness/until.ts'
 import { gateTo, ioredis, locksOn, ownerOn, seize, servers, settle } from './bench.ts'
 
 test('bug 1: an even number of nodes with a split vote settles', { timeout: 20_000 }, async () => {
   const four = await servers(4)
   // A minute a node: whoever waits for an answer that can't come, or for a time-out, never gets through this test.
-  const engine = () => redlock(four.map(ioredis), { nodeTimeout: '60s' })
+  const engine = () => redlock(four.map(ioredis), { requestTimeout: '60s' })
   const us = locksOn(engine())
   const rival = locksOn(engine())
   await settle(us)
@@ -40,7 +40,7 @@ test('bug 1: an even number of nodes with a split vote settles', { timeout: 20_0
 test('bug 2: a retry does not meet the key of its own earlier attempt', async () => {
   const [first, second, third] = await servers(3)
   const gates = [await gateTo(first), await gateTo(second)]
-  const us = locksOn(redlock([...gates, third].map(ioredis), { nodeTimeout: '30s' }))
+  const us = locksOn(redlock([...gates, third].map(ioredis), { requestTimeout: '30s' }))
   await settle(us)
   await seize([first, second], 'order')
   // The third node's grant is heard first, then the two refusals.
@@ -65,7 +65,7 @@ test('bug 8: no option lowers the quorum below the majority', async () => {
   for (const name of ['quorum', 'minQuorum', 'minimumQuorum', 'quorumSize', 'votes']) {
     expect(() => redlock(three.map(ioredis), { [name]: 1 })).toThrow(`got '${name}'`)
   }
-  const us = locksOn(redlock(three.map(ioredis), { nodeTimeout: 500 }))
+  const us = locksOn(redlock(three.map(ioredis), { requestTimeout: 500 }))
   await settle(us)
   await seize(three.slice(0, 2), 'order')
   expect(await us.locks.tryAcquire('order')).toBeNull()
@@ -111,18 +111,18 @@ test('bug 14: a repaired key is not counted as proof of holding', async () => {
 test('bug 24: a frozen node stalls neither acquire nor extend nor release', async () => {
   const three = await servers(3)
   const ttlMs = 60_000
-  const nodeTimeoutMs = 30_000
-  const us = locksOn(redlock(three.map(ioredis), { nodeTimeout: nodeTimeoutMs }), { ttl: ttlMs, renew: false })
+  const requestTimeoutMs = 30_000
+  const us = locksOn(redlock(three.map(ioredis), { requestTimeout: requestTimeoutMs }), { ttl: ttlMs, renew: false })
   await settle(us)
   await three[0].freeze()
   onTestFinished(() => three[0].thaw())
   // Half of the time that waiting for the frozen node would take.
-  const witness = await us.locks.acquire('witness', { ttl: nodeTimeoutMs / 2 })
+  const witness = await us.locks.acquire('witness', { ttl: requestTimeoutMs / 2 })
 
   const lease = await us.locks.acquire('order')
-  expect(lease.remaining()).toBeGreaterThan(ttlMs - nodeTimeoutMs)
+  expect(lease.remaining()).toBeGreaterThan(ttlMs - requestTimeoutMs)
   await lease.extend()
-  expect(lease.remaining()).toBeGreaterThan(ttlMs - nodeTimeoutMs)
+  expect(lease.remaining()).toBeGreaterThan(ttlMs - requestTimeoutMs)
   expect(await lease.release()).toBe(true)
   expect(await us.locks.tryAcquire('witness')).toBeNull()
   expect(witness.held).toBe(true)

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { redis, redlock } from '../../../../src/engines/redis/index.ts'
 import { EXTEND, RELEASE } from '../../../../src/engines/redis/scripts.ts'
-import { until } from '../../../support/until.ts'
+import { until } from '../../../../harness/until.ts'
 import {
   aborted,
   fenceOn,
@@ -21,7 +21,7 @@ import {
 test('bug 5: a short lease is renewed three times a ttl, not in a loop', async () => {
   const node = await server()
   const ttlMs = 600
-  const us = locksOn(redis(ioredis(node), { nodeTimeout: '5s' }), { ttl: ttlMs })
+  const us = locksOn(redis(ioredis(node), { requestTimeout: '5s' }), { ttl: ttlMs })
   await settle(us)
   const from = us.count('renewed')
   await node.cli('CONFIG', 'RESETSTAT')
@@ -67,7 +67,7 @@ test('bug 13: after a renewal that failed the lease is renewed again, and the do
 
 test('bug 13: a lease whose key was spoilt does not stop the renewal of the others', async () => {
   const node = await server()
-  const us = locksOn(redis(ioredis(node), { nodeTimeout: '5s' }), { ttl: 1500 })
+  const us = locksOn(redis(ioredis(node), { requestTimeout: '5s' }), { ttl: 1500 })
   const names = ['order', 'stock', 'card']
   const leases = await Promise.all(names.map((name) => us.locks.acquire(name)))
   // Renewed in one command, and one of the keys is no lock any more.
@@ -101,7 +101,7 @@ test('bug 21: a renewal that arrives after the release does not revive the lock'
   const node = await server()
   const gate = await gateTo(node)
   // A pool: the release takes another connection and overtakes the renewal.
-  const us = locksOn(redis(await nodeRedisPool(gate), { nodeTimeout: '30s' }), { ttl: 2000 })
+  const us = locksOn(redis(await nodeRedisPool(gate), { requestTimeout: '30s' }), { ttl: 2000 })
   await settle(us)
   const lease = await us.locks.acquire('order')
   gate.holdRequests(EXTEND.sha)
@@ -121,7 +121,7 @@ test('bug 21: a repair that arrives after the release is undone', async () => {
   const [first, second, third] = await servers(3)
   const gate = await gateTo(third)
   const pool = await nodeRedisPool(gate)
-  const us = locksOn(redlock([ioredis(first), ioredis(second), pool], { nodeTimeout: '30s' }), { renew: false })
+  const us = locksOn(redlock([ioredis(first), ioredis(second), pool], { requestTimeout: '30s' }), { renew: false })
   await settle(us)
   const lease = await us.locks.acquire('order')
   await until(async () => (await ownerOn(third, 'order')) === lease.owner, { what: 'all three nodes have it' })

@@ -2,15 +2,15 @@ import { expect, test } from 'vitest'
 import { systemClock, type Clock } from '../../../../src/clock.ts'
 import { redis, redlock } from '../../../../src/engines/redis/index.ts'
 import type { Grant } from '../../../../src/index.ts'
-import { until } from '../../../support/until.ts'
+import { until } from '../../../../harness/until.ts'
 import { aborted, fenceOn, gateTo, gone, ioredis, locksOn, ownerOn, server, servers } from './bench.ts'
 
 test('bug 9: the number comes with the lock: who was granted first has the lower token, however late it hears of it', async () => {
   const node = await server()
   const gate = await gateTo(node)
-  const slow = redis(ioredis(gate), { nodeTimeout: '30s' })
+  const slow = redis(ioredis(gate), { requestTimeout: '30s' })
   const us = locksOn(redis(ioredis(node)))
-  const request = { resources: ['order'], owner: 'slow', ttlMs: 300, inOrder: false }
+  const request = { resources: ['order'], owner: 'slow', ttlMs: 300 }
   const warm = await slow.acquire({ ...request, resources: ['warm'] })
   expect(warm.kind).toBe('granted')
 
@@ -65,7 +65,7 @@ test('bug 10: tokens grow over the loss of every counter', async () => {
 
 test('bug 15: every acquisition has an owner of its own, also from the same locks', async () => {
   const node = await server()
-  const us = locksOn(redis(ioredis(node), { nodeTimeout: '5s' }), { label: 'same' })
+  const us = locksOn(redis(ioredis(node), { requestTimeout: '5s' }), { label: 'same' })
   const expired = await us.locks.acquire('order', { ttl: 200, renew: false })
   const other = await us.locks.acquire('stock')
   await aborted(expired.signal)

@@ -1,10 +1,9 @@
 import { expect, test } from 'vitest'
 import { redis, redlock } from '../../../../src/engines/redis/index.ts'
 import { RELEASE } from '../../../../src/engines/redis/scripts.ts'
-import { until } from '../../../support/until.ts'
+import { until } from '../../../../harness/until.ts'
 import { gateTo, ioredis, locksOn, server, servers, settle } from './bench.ts'
 
-/** Shorter than the lease in the way: who misses its release waits in vain. */
 const WAIT = '20s'
 const TTL = '60s'
 
@@ -26,6 +25,8 @@ test('bug 23: a release between the failed attempt and the subscription is notic
   gate.open()
   const lease = await waiting
   expect(lease.token).toBeGreaterThan(held.token)
+  // Who had missed the release would have slept for seconds before the next look.
+  expect(waiter.count('waiting')).toBe(0)
 })
 
 test('bug 23: on a quorum too', { timeout: 40_000 }, async () => {
@@ -42,4 +43,6 @@ test('bug 23: on a quorum too', { timeout: 40_000 }, async () => {
   for (const gate of gates) gate.open()
   const lease = await waiting
   expect(lease.token).toBeGreaterThan(held.token)
+  // Who had missed the release would have slept for seconds before the next look.
+  expect(waiter.count('waiting')).toBe(0)
 })

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { thisMachine } from '../../../../src/engines/file/machine.ts'
-import { until } from '../../../support/until.ts'
+import { until } from '../../../../harness/until.ts'
 
 describe('a process', () => {
   const machine = thisMachine()

@@ -1,10 +1,8 @@
-import { execFile } from 'node:child_process'
-import { cpSync, existsSync, writeFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { join, resolve } from 'node:path'
-import { promisify } from 'node:util'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { file, type FileOptions } from '../../../../src/engines/file/index.ts'
-import { createFolder, removeFolder } from '../../../support/temporary-folder.ts'
+import { createFolder, removeFolder } from '../../../../harness/temporary-folder.ts'
 
 afterEach(() => {
   vi.unstubAllEnvs()
@@ -24,7 +22,9 @@ describe('the path', () => {
   test('must be given where there is no home folder', () => {
     vi.stubEnv('XDG_STATE_HOME', undefined)
     vi.stubEnv('HOME', 'nowhere')
-    expect(() => file()).toThrow("path: expected one, since this user has no home folder, got HOME='nowhere'")
+    expect(() => file()).toThrow(
+      "path: expected one, since there is no folder for the file: HOME is 'nowhere'. Give a path",
+    )
     expect(file('/locks.db').identity).toBe('file:/locks.db')
   })
 
@@ -49,10 +49,10 @@ describe('the path', () => {
 
 describe('an option', () => {
   test.each([
-    [{ timeout: 1 }, TypeError, "options: expected patience, deadHolder, clock, got 'timeout'"],
-    [{ patience: 0 }, RangeError, 'patience:'],
-    [{ patience: 'soon' }, TypeError, 'patience:'],
-    [{ patience: '2m' }, RangeError, 'patience:'],
+    [{ timeout: 1 }, TypeError, "options: expected requestTimeout, deadHolder, clock, got 'timeout'"],
+    [{ requestTimeout: 0 }, RangeError, 'requestTimeout:'],
+    [{ requestTimeout: 'soon' }, TypeError, 'requestTimeout:'],
+    [{ requestTimeout: '2m' }, RangeError, 'requestTimeout:'],
     [{ deadHolder: 'never' }, TypeError, "deadHolder: expected 'at once' or 'after ttl', got 'never'"],
     [{ clock: {} }, TypeError, 'clock: expected an object with monotonicMs, wallMs, timer, machineMs'],
     [null, TypeError, 'options: expected an object, got null'],
@@ -69,24 +69,3 @@ test('nothing is opened or made before the first use', () => {
   expect(existsSync(join(folder, 'locks.db'))).toBe(false)
   removeFolder(folder)
 })
-
-test.skipIf(process.getBuiltinModule('node:sqlite') !== undefined)(
-  'without a library the error says which one to install',
-  async () => {
-    const folder = createFolder('file')
-    cpSync('dist', join(folder, 'dist'), { recursive: true })
-    writeFileSync(join(folder, 'package.json'), '{ "type": "module" }')
-    writeFileSync(
-      join(folder, 'try.js'),
-      `import { file } from './dist/engines/file/index.js'
-      const request = { resources: ['x'], owner: 'me', ttlMs: 1000, inOrder: false }
-      await file('./locks.db').acquire(request).catch(({ name, transient, message }) => console.log(name, transient, message))`,
-    )
-    const { stdout } = await promisify(execFile)(process.execPath, ['try.js'], { cwd: folder })
-    expect(stdout).toBe(
-      'EngineError false the file engine needs SQLite: run `npm install libsql`, or use Node 22.13 or later, which brings SQLite\n',
-    )
-    expect(existsSync(join(folder, 'locks.db'))).toBe(false)
-    removeFolder(folder)
-  },
-)

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { AnswerError } from '../../../../src/engines/mariadb/client.ts'
-import { AutocommitError, isRaced, verdict } from '../../../../src/engines/mariadb/errors.ts'
+import { AnswerError } from '../../../../src/engines/shared/sql/client.ts'
+import { AutocommitError, isRaced, failureKind } from '../../../../src/engines/mariadb/errors.ts'
 
 function failure(errno: number, more: object = {}): Error {
   return Object.assign(new Error(`failed with ${errno}`), { errno, ...more })
@@ -21,18 +21,22 @@ test.each([
   [2013, 'unknown'],
   [-104, 'unknown'],
 ] as const)('%d: %s', (errno, expected) => {
-  expect(verdict(failure(errno))).toBe(expected)
+  expect(failureKind(failure(errno))).toBe(expected)
+})
+
+test('the number is also found in the cause of an error of software around the driver', () => {
+  expect(failureKind(new Error('query failed', { cause: failure(1213) }))).toBe('again')
 })
 
 test('without a connection nothing was sent; without a number anything may have happened', () => {
-  expect(verdict(failure(-111, { syscall: 'connect' }))).toBe('undone')
-  expect(verdict(new Error('closed'))).toBe('unknown')
-  expect(verdict('text')).toBe('unknown')
+  expect(failureKind(failure(-111, { syscall: 'connect' }))).toBe('undone')
+  expect(failureKind(new Error('closed'))).toBe('unknown')
+  expect(failureKind('text')).toBe('unknown')
 })
 
 test('a client that is none, and one without autocommit, stay what they are', () => {
-  expect(verdict(new AnswerError('x'))).toBe('never')
-  expect(verdict(new AutocommitError())).toBe('never')
+  expect(failureKind(new AnswerError('x'))).toBe('never')
+  expect(failureKind(new AutocommitError())).toBe('never')
 })
 
 test('only a sum that goes over tells of a lost race', () => {

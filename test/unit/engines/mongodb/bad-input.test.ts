@@ -28,14 +28,14 @@ test.each([
 })
 
 test.each([
-  [{ colection: 'x' }, TypeError, "options: expected collection, timeout, drift, clock, got 'colection'"],
+  [{ colection: 'x' }, TypeError, "options: expected collection, requestTimeout, drift, clock, got 'colection'"],
   [{ collection: 7 }, TypeError, 'collection: expected a string, got 7'],
   [{ collection: '' }, RangeError, "collection: expected a name that MongoDB allows, got ''"],
   [{ collection: 'a$b' }, RangeError, "collection: expected a name that MongoDB allows, got 'a$b'"],
   [{ collection: 'system.locks' }, RangeError, "collection: expected a name that MongoDB allows, got 'system.locks'"],
   [{ collection: 'ü'.repeat(126) }, RangeError, "collection: expected at most 255 bytes together with 'app.'"],
-  [{ timeout: 'soon' }, TypeError, 'timeout: expected milliseconds or a duration'],
-  [{ timeout: 0 }, RangeError, 'timeout: expected 1 ms to 60000 ms, got 0'],
+  [{ requestTimeout: 'soon' }, TypeError, 'requestTimeout: expected a number of milliseconds or a text'],
+  [{ requestTimeout: 0 }, RangeError, 'requestTimeout: expected 1 ms to 60 s, got 0'],
   [{ drift: 0.6 }, RangeError, 'drift: expected a part of the ttl from 0 to 0.5, got 0.6'],
   [{ drift: '1%' }, RangeError, "drift: expected a part of the ttl from 0 to 0.5, got '1%'"],
 ])('options %j are refused', (options, kind, message) => {

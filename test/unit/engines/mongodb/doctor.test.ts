@@ -1,15 +1,15 @@
 import { expect, test } from 'vitest'
 import { checkDeployment, checkMembers } from '../../../../src/engines/mongodb/doctor/members.ts'
 import { checkVersion } from '../../../../src/engines/mongodb/doctor/server.ts'
-import type { Reply } from '../../../../src/engines/mongodb/doctor.ts'
+import type { CommandResult } from '../../../../src/engines/mongodb/doctor/commands.ts'
 
 // What no server of the tests is: the others are seen on real ones.
 
-function reply(value: Record<string, unknown>): Reply {
+function reply(value: Record<string, unknown>): CommandResult {
   return { kind: 'reply', value, tookMs: 1, wallMs: 0 }
 }
 
-const denied: Reply = { kind: 'error', error: new Error('not authorized') }
+const denied: CommandResult = { kind: 'error', error: new Error('not authorized') }
 
 test.each([
   ['3.6.23', 'critical'],
@@ -28,7 +28,7 @@ test('a server that does not tell its version', () => {
 
 test('a sharded cluster: its routers keep the time', () => {
   const finding = checkDeployment({ msg: 'isdbgrid' })
-  expect(finding).toMatchObject({ severity: 'warning', found: 'a sharded cluster' })
+  expect(finding).toMatchObject({ severity: 'warning', found: 'This is a sharded cluster.' })
   expect(finding.meaning).toContain('mongos')
   expect(checkMembers({ msg: 'isdbgrid' }, denied)).toEqual([])
 })

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { AnswerError, isRaced, PoolerError, sqlState, verdict } from '../../../../src/engines/postgres/errors.ts'
+import { AnswerError } from '../../../../src/engines/shared/sql/client.ts'
+import { isRaced, PoolerError, sqlState, failureKind } from '../../../../src/engines/postgres/errors.ts'
 
 function failure(code: string, more: object = {}): Error {
   return Object.assign(new Error(`failed with ${code}`), { code, ...more })
@@ -25,21 +26,21 @@ describe('what an error of PostgreSQL or of the way there means', () => {
     ['CONNECTION_CLOSED', 'unknown'],
     ['EPIPE', 'unknown'],
   ])('%s: %s', (code, expected) => {
-    expect(verdict(failure(code))).toBe(expected)
+    expect(failureKind(failure(code))).toBe(expected)
   })
 
   test('without a connection nothing was sent, on any of the addresses', () => {
     const refused = failure('ECONNREFUSED', { syscall: 'connect' })
-    expect(verdict(refused)).toBe('undone')
-    expect(verdict(failure('ENOTFOUND', { syscall: 'getaddrinfo' }))).toBe('undone')
-    expect(verdict(new AggregateError([refused, refused]))).toBe('undone')
-    expect(verdict(new AggregateError([refused, failure('ECONNRESET')]))).toBe('unknown')
-    expect(verdict(new AggregateError([]))).toBe('unknown')
+    expect(failureKind(refused)).toBe('undone')
+    expect(failureKind(failure('ENOTFOUND', { syscall: 'getaddrinfo' }))).toBe('undone')
+    expect(failureKind(new AggregateError([refused, refused]))).toBe('undone')
+    expect(failureKind(new AggregateError([refused, failure('ECONNRESET')]))).toBe('unknown')
+    expect(failureKind(new AggregateError([]))).toBe('unknown')
   })
 
   test('a pooler and a client that is none stay what they are', () => {
-    expect(verdict(new PoolerError('x'))).toBe('never')
-    expect(verdict(new AnswerError('x'))).toBe('never')
+    expect(failureKind(new PoolerError('x'))).toBe('never')
+    expect(failureKind(new AnswerError('x'))).toBe('never')
   })
 
   test('anything else may have been done', () => {
@@ -50,7 +51,7 @@ describe('what an error of PostgreSQL or of the way there means', () => {
       new Error('Query read timeout'),
       Object.assign(new Error('x'), { code: 7 }),
     ])
-      expect(verdict(odd)).toBe('unknown')
+      expect(failureKind(odd)).toBe('unknown')
   })
 })
 

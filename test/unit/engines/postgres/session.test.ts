@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
-import { Session } from '../../../../src/engines/postgres/session.ts'
-import { ManualClock, settled } from '../../../support/manual-clock.ts'
+import { AdvisorySession } from '../../../../src/engines/postgres/session.ts'
+import { systemRandom } from '../../../../src/random.ts'
+import { ManualClock, settled } from '../../../../harness/manual-clock.ts'
 
 /** A server whose connections each have a process of their own, and that can fall silent. */
 class Server {
@@ -10,7 +11,7 @@ class Server {
   isSilent = false
   /** What a pooler does. */
   pidOf = (connection: number): number => 100 + connection
-  readonly session = new Session(async () => this.#connect(), this.clock)
+  readonly session = new AdvisorySession(async () => this.#connect(), this.clock, systemRandom)
 
   #connect(): { query: (text: string) => Promise<unknown>; end: () => Promise<void> } {
     const number = ++this.opened
@@ -28,7 +29,7 @@ test('a connection that is silent for 10 s is given up, whoever cares is told, a
   const server = new Server()
   let doubts = 0
   server.session.onEnd(() => doubts++)
-  const first = await server.session.seat()
+  const first = await server.session.connection()
   // One, and one to look for a pooler, since these connections do not say who serves them.
   expect({ opened: server.opened, ended: server.ended }).toEqual({ opened: 2, ended: [2] })
   server.isSilent = true
@@ -39,7 +40,7 @@ test('a connection that is silent for 10 s is given up, whoever cares is told, a
   expect(doubts).toBe(1)
   expect(server.ended).toEqual([2, 1])
   server.isSilent = false
-  const second = await server.session.seat()
+  const second = await server.session.connection()
   expect(second.session).not.toBe(first.session)
   await expect(first.query('SELECT', [])).rejects.toThrow('has ended')
   await server.session.close()
@@ -48,28 +49,28 @@ test('a connection that is silent for 10 s is given up, whoever cares is told, a
 test('opening that never ends is given up as well, and tried again by the next who asks', async () => {
   const server = new Server()
   server.isSilent = true
-  const failing = server.session.seat().catch(String)
+  const failing = server.session.connection().catch(String)
   await server.clock.advance(10_000)
   expect(await failing).toContain('no answer within 10000 ms')
   server.isSilent = false
-  expect((await server.session.seat()).session).toMatch(/^\d+$/)
+  expect((await server.session.connection()).session).toMatch(/^\d+$/)
   await server.session.close()
 })
 
 test('a server process that changes between statements is a pooler, noticed by the next statement', async () => {
   const server = new Server()
-  const seat = await server.session.seat()
+  const connection = await server.session.connection()
   server.pidOf = () => 999
-  await expect(seat.query('SELECT', [])).rejects.toThrow('changing server processes')
+  await expect(connection.query('SELECT', [])).rejects.toThrow('changing server processes')
   expect(server.ended).toContain(1)
 })
 
 test('closing ends the connection, and nothing is opened afterwards', async () => {
   const server = new Server()
-  await server.session.seat()
+  await server.session.connection()
   await server.session.close()
   expect(server.ended).toEqual([2, 1])
-  await expect(server.session.seat()).rejects.toThrow('the engine is closed')
+  await expect(server.session.connection()).rejects.toThrow('the engine is closed')
   await settled()
   expect(server.clock.timers).toBe(0)
 })

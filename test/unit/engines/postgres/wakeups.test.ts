@@ -1,34 +1,36 @@
 import { expect, test } from 'vitest'
-import type { Ears, Line } from '../../../../src/engines/postgres/client.ts'
-import { Wakeups } from '../../../../src/engines/postgres/wakeups.ts'
-import { ManualClock, settled } from '../../../support/manual-clock.ts'
-import { Gate } from '../../../support/scripted-engine.ts'
+import type { ListenConnection, NotificationListener } from '../../../../src/engines/postgres/client.ts'
+import { PostgresWakeups } from '../../../../src/engines/postgres/wakeups.ts'
+import { systemRandom } from '../../../../src/random.ts'
+import { ManualClock, settled } from '../../../../harness/manual-clock.ts'
+import { Gate } from '../../../../harness/scripted-engine.ts'
 
-/** A channel on which everyone hears what is told, unless the test says otherwise. */
+/** A channel on which everyone hears what is sent, unless the test says otherwise. */
 class Channel {
   readonly clock = new ManualClock()
-  readonly told: string[] = []
+  readonly sent: string[] = []
   opened = 0
   closed = 0
   isDeaf = false
   opening: Promise<void> = Promise.resolve()
-  ears: Ears | undefined
-  readonly wakeups = new Wakeups({
+  listener: NotificationListener | undefined
+  readonly wakeups = new PostgresWakeups({
     clock: this.clock,
-    sign: 'me ',
-    open: async (ears) => this.#open(ears),
-    tell: async (payload) => this.tell(payload),
+    random: systemRandom,
+    senderId: 'me ',
+    open: async (listener) => this.#open(listener),
+    notify: async (payload) => this.notify(payload),
   })
 
-  tell(payload: string): void {
-    this.told.push(payload)
-    if (!this.isDeaf) this.ears?.heard(payload)
+  notify(payload: string): void {
+    this.sent.push(payload)
+    if (!this.isDeaf) this.listener?.notified(payload)
   }
 
-  async #open(ears: Ears): Promise<Line> {
+  async #open(listener: NotificationListener): Promise<ListenConnection> {
     this.opened++
     await this.opening
-    this.ears = ears
+    this.listener = listener
     return { close: async () => void this.closed++ }
   }
 }
@@ -39,14 +41,14 @@ test('a watch is armed when we have heard ourselves, and hears others, not ourse
   const watch = channel.wakeups.watch(['a b'], () => freed++)
   expect(await watch.armed).toBe(true)
   expect(channel.wakeups.isWatched(['x', 'a b'])).toBe(true)
-  channel.tell('you a b')
-  channel.tell('me a b')
-  channel.tell('you b')
-  channel.tell('pulse a b')
+  channel.notify('you a b')
+  channel.notify('me a b')
+  channel.notify('you b')
+  channel.notify('pulse a b')
   expect(freed).toBe(1)
   watch.close()
   expect(channel.wakeups.isWatched(['a b'])).toBe(false)
-  channel.tell('you a b')
+  channel.notify('you a b')
   expect(freed).toBe(1)
   await channel.wakeups.close()
   expect(channel.closed).toBe(1)
@@ -57,7 +59,7 @@ test('many watches share one connection and one proof', async () => {
   const channel = new Channel()
   const watches = ['a', 'b', 'c'].map((name) => channel.wakeups.watch([name], () => undefined))
   expect(await Promise.all(watches.map(({ armed }) => armed))).toEqual([true, true, true])
-  expect({ opened: channel.opened, told: channel.told.length }).toEqual({ opened: 1, told: 1 })
+  expect({ opened: channel.opened, sent: channel.sent.length }).toEqual({ opened: 1, sent: 1 })
   await channel.wakeups.close()
 })
 
@@ -66,10 +68,10 @@ test('while somebody watches the line is proved every 5 s, and not when nobody d
   const watch = channel.wakeups.watch(['a'], () => undefined)
   await watch.armed
   await channel.clock.advance(20_000)
-  expect(channel.told.length).toBe(5)
+  expect(channel.sent.length).toBe(5)
   watch.close()
   await channel.clock.advance(60_000)
-  expect(channel.told.length).toBe(5)
+  expect(channel.sent.length).toBe(5)
   expect(channel.clock.timers).toBe(0)
   await channel.wakeups.close()
 })
@@ -90,7 +92,7 @@ test('who hears nothing polls, is asked again later and not at every attempt, an
   channel.isDeaf = false
   await channel.clock.advance(60_000)
   const calls = freed
-  channel.tell('you a')
+  channel.notify('you a')
   expect(freed).toBe(calls + 1)
   await channel.wakeups.close()
 })
@@ -100,11 +102,11 @@ test('after a loss the watchers are called, and called again when the line is ba
   let freed = 0
   const watch = channel.wakeups.watch(['a'], () => freed++)
   await watch.armed
-  channel.ears!.lost()
+  channel.listener!.lost()
   expect(freed).toBe(1)
   await channel.clock.advance(0)
   expect({ freed, opened: channel.opened }).toEqual({ freed: 2, opened: 2 })
-  channel.ears!.back()
+  channel.listener!.back()
   expect(freed).toBe(3)
   await channel.wakeups.close()
 })

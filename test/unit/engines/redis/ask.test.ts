@@ -1,19 +1,20 @@
 import { describe, expect, test } from 'vitest'
 import { Deadlines } from '../../../../src/deadlines.ts'
-import { ask, type Answer } from '../../../../src/engines/redis/ask.ts'
-import { ManualClock } from '../../../support/manual-clock.ts'
+import { ask, type NodeOutcome } from '../../../../src/engines/redis/ask.ts'
+import { ManualClock } from '../../../../harness/manual-clock.ts'
 import { watched } from '../../bench.ts'
 
 /** Asks three nodes that answer with their delay, or never when it is Infinity, or fail when it is negative. */
 function asking(delaysMs: readonly number[], enough = Infinity) {
   const clock = new ManualClock(0)
-  const heard: [number, Answer<number>['kind']][] = []
-  const late: [number, Answer<number>['kind']][] = []
+  const nodes = delaysMs.map((delayMs) => ({ delayMs, client: undefined }))
+  const heard: [number, NodeOutcome<number>['kind']][] = []
+  const late: [number, NodeOutcome<number>['kind']][] = []
   const done = watched(
-    ask(delaysMs, {
+    ask(nodes, {
       deadlines: new Deadlines(clock),
       timeoutMs: 100,
-      send: (delayMs) =>
+      send: ({ delayMs }) =>
         new Promise<number>((resolve, reject) => {
           if (delayMs === Infinity) return
           clock.timer(() => (delayMs < 0 ? reject(new Error('down')) : resolve(delayMs)), Math.abs(delayMs))

@@ -2,9 +2,12 @@ import * as fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { Deadlines } from '../../../../src/deadlines.ts'
 import { Election, type ElectionPlan } from '../../../../src/engines/redis/election.ts'
-import { NotSentError, type Granted, type RedisNode, type Refused } from '../../../../src/engines/redis/node.ts'
+import { NoAnswerError } from '../../../../src/engines/shared/in-time.ts'
+import { NotSentError } from '../../../../src/engines/redis/errors.ts'
+import type { RedisNode } from '../../../../src/engines/redis/node.ts'
+import type { NodeGrant, NodeRefusal } from '../../../../src/engines/redis/steps.ts'
 import { quorumOf, type NodeAnswer } from '../../../../src/engines/redis/votes.ts'
-import { ManualClock } from '../../../support/manual-clock.ts'
+import { ManualClock } from '../../../../harness/manual-clock.ts'
 import { watched } from '../../bench.ts'
 
 const TIMEOUT_MS = 100
@@ -58,12 +61,12 @@ function electing(plans: readonly Plan[], { inOrder = false, suspects = [] as re
     deadlines: new Deadlines(clock),
     timeoutMs: TIMEOUT_MS,
     inOrder,
-    async acquire(node): Promise<Granted | Refused> {
+    async acquire(node): Promise<NodeGrant | NodeRefusal> {
       const index = nodes.indexOf(node)
       const { say, fence, delayMs } = plans[index]!
       seen.asked.push([index, clock.monotonicMs()])
       if (say === 'never') return new Promise<never>(() => undefined)
-      if (say === 'not sent') throw new NotSentError(1000)
+      if (say === 'not sent') throw new NotSentError('not sent')
       await after(delayMs)
       if (say === 'failed') throw new Error('down')
       if (say === 'refused') return { kind: 'refused', fence, holder: 'rival', remainingMs: 500 }
@@ -75,7 +78,7 @@ function electing(plans: readonly Plan[], { inOrder = false, suspects = [] as re
       const { say, confirmMs } = plans[index]!
       seen.confirms.push([index, token])
       if (say === 'never') return new Promise<never>(() => undefined)
-      if (say === 'not sent') throw new NotSentError(1000)
+      if (say === 'not sent') throw new NotSentError('not sent')
       await after(confirmMs)
       if (say === 'failed') throw new Error('down')
       if (say === 'refused') return { kind: 'out' }
@@ -259,8 +262,8 @@ describe('an election', () => {
     await clock.advance(1)
     expect(outcome.value).toMatchObject({ token: undefined, granted: [0], doubtful: [1, 2] })
     expect(outcome.value!.failures).toEqual([
-      { node: 'n1', cause: new Error('no answer within 100 ms') },
-      { node: 'n2', cause: new Error('no answer within 100 ms') },
+      { node: 'n1', cause: new NoAnswerError(100) },
+      { node: 'n2', cause: new NoAnswerError(100) },
     ])
     expect(nodes.map(({ suspect }) => suspect)).toEqual([false, true, true])
   })

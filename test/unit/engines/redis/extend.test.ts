@@ -4,9 +4,9 @@ import { Deadlines } from '../../../../src/deadlines.ts'
 import type { LeaseRef } from '../../../../src/engine.ts'
 import { extendOnQuorum } from '../../../../src/engines/redis/extend.ts'
 import type { RedisNode } from '../../../../src/engines/redis/node.ts'
-import { Trails } from '../../../../src/engines/redis/trails.ts'
+import { OpenRequests } from '../../../../src/engines/redis/cleanup.ts'
 import { quorumOf } from '../../../../src/engines/redis/votes.ts'
-import { ManualClock } from '../../../support/manual-clock.ts'
+import { ManualClock } from '../../../../harness/manual-clock.ts'
 import { watched } from '../../bench.ts'
 
 type Say = 'yes' | 'no' | 'fail' | 'never'
@@ -17,7 +17,9 @@ interface Reply {
 
 const LEASE: LeaseRef = { resources: ['a'], owner: 'o', token: 5n, ttlMs: 1000 }
 
-function extending(replies: readonly Reply[], trails = new Trails()) {
+const makeOpen = (): OpenRequests => new OpenRequests(new Deadlines(new ManualClock()))
+
+function extending(replies: readonly Reply[], open = makeOpen()) {
   const clock = new ManualClock(0)
   const repaired: number[] = []
   const nodes = replies.map(({ say, delayMs }, index) => ({
@@ -33,12 +35,12 @@ function extending(replies: readonly Reply[], trails = new Trails()) {
     extendOnQuorum(nodes, [LEASE], {
       deadlines: new Deadlines(clock),
       timeoutMs: 100,
-      trails,
+      open,
       failure: (failures) => new Error(failures.map(({ node, cause }) => `${node}: ${cause.message}`).join('; ')),
       repair: (index) => void repaired.push(index),
     }),
   )
-  return { clock, answer, repaired, trails }
+  return { clock, answer, repaired, open }
 }
 
 const reply = fc.record({ say: fc.constantFrom<Say>('yes', 'no', 'fail', 'never'), delayMs: fc.nat(99) })
@@ -105,46 +107,46 @@ describe('extending on a quorum', () => {
     ['lost', ['no', 'no', 'yes']],
     ['in doubt', ['no', 'fail', 'yes']],
   ] as const)('repairs nothing when the lease is %s', async (_what, says) => {
-    const { clock, repaired, trails } = extending(says.map((say) => ({ say, delayMs: 1 })))
+    const { clock, repaired, open } = extending(says.map((say) => ({ say, delayMs: 1 })))
     await clock.advance(100)
     expect(repaired).toEqual([])
-    expect(trails.size).toBe(0)
+    expect(open.size).toBe(0)
   })
 
   test('does not count a repaired node as proof: a rival may have come and gone there', async () => {
-    const trails = new Trails()
-    trails.begin('o').repaired.add(0)
+    const open = makeOpen()
+    open.begin('o').repaired.add(0)
     const { clock, answer } = extending(
       ['yes', 'yes', 'no'].map((say) => ({ say: say as Say, delayMs: 1 })),
-      trails,
+      open,
     )
     await clock.advance(100)
     expect(answer.value).toMatchObject([{ kind: 'lost' }])
   })
 
   test('counts a repaired node again once a quorum of others has proved the lease while it said yes', async () => {
-    const trails = new Trails()
-    const trail = trails.begin('o')
-    trail.repaired.add(0)
+    const open = makeOpen()
+    const requests = open.begin('o')
+    requests.repaired.add(0)
     const first = extending(
       ['yes', 'yes', 'yes'].map((say) => ({ say: say as Say, delayMs: 1 })),
-      trails,
+      open,
     )
     await first.clock.advance(100)
     expect(first.answer.value).toMatchObject([{ kind: 'held' }])
-    expect(trail.repaired.size).toBe(0)
+    expect(requests.repaired.size).toBe(0)
     const second = extending(
       ['yes', 'yes', 'no'].map((say) => ({ say: say as Say, delayMs: 1 })),
-      trails,
+      open,
     )
     await second.clock.advance(100)
     expect(second.answer.value).toMatchObject([{ kind: 'held' }])
   })
 
-  test('keeps no trail once every node has answered', async () => {
-    const { clock, trails } = extending(['yes', 'yes', 'yes'].map((say) => ({ say: say as Say, delayMs: 5 })))
-    expect(trails.size).toBe(1)
+  test('keeps no requests once every node has answered', async () => {
+    const { clock, open } = extending(['yes', 'yes', 'yes'].map((say) => ({ say: say as Say, delayMs: 5 })))
+    expect(open.size).toBe(1)
     await clock.advance(100)
-    expect(trails.size).toBe(0)
+    expect(open.size).toBe(0)
   })
 })

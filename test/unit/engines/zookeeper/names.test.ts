@@ -37,12 +37,12 @@ describe('a resource as the name of a folder', () => {
   })
 })
 
-describe('a place in the line', () => {
+describe('a place in the queue', () => {
   test('tells its owner and its number', () => {
     fc.assert(
       fc.property(name, fc.integer({ min: 0, max: 2 ** 31 - 1 }), (owner, sequence) => {
-        const node = `${placePrefix(owner)}${String(sequence).padStart(10, '0')}`
-        expect(readPlace(node)).toEqual({ name: node, owner, sequence })
+        const znode = `${placePrefix(owner)}${String(sequence).padStart(10, '0')}`
+        expect(readPlace(znode)).toEqual({ name: znode, owner, sequence })
       }),
     )
     expect(readPlace(firstPlace('me@here:1'))).toMatchObject({ owner: 'me@here:1', sequence: 0 })

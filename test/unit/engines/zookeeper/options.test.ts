@@ -37,9 +37,9 @@ describe('zookeeper refuses', () => {
   })
 
   test.each([
-    [{ maxTtl: '1ms' }, RangeError, "maxTtl: expected 50 ms to 86400000 ms, got '1ms'"],
-    [{ maxTtl: {} }, TypeError, 'maxTtl: expected milliseconds or a duration'],
-    [{ requestTimeout: 0 }, RangeError, 'requestTimeout: expected 1 ms to 60000 ms, got 0'],
+    [{ maxTtl: '1ms' }, RangeError, "maxTtl: expected 50 ms to 24 h, got '1ms'"],
+    [{ maxTtl: {} }, TypeError, 'maxTtl: expected a number of milliseconds or a text'],
+    [{ requestTimeout: 0 }, RangeError, 'requestTimeout: expected 1 ms to 60 s, got 0'],
     [{ acl: 'me' }, TypeError, "acl: expected 'creator' or 'anyone', got 'me'"],
     [{ acl: 'creator' }, TypeError, "acl: expected 'anyone' without auth, got 'creator'"],
     [{ sessionTimeout: 5 }, TypeError, 'options: expected path, maxTtl, auth, acl, requestTimeout, clock, got '],

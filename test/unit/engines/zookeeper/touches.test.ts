@@ -20,7 +20,7 @@ describe('how long the servers surely keep a session', () => {
     expect(touches().cover(at(6001), 6000, SESSION_MS)).toBe(false)
   })
 
-  test('not from a request that the leader may not have been told of yet', () => {
+  test('not from a request that the leader may not know of yet', () => {
     // Answered a moment ago: a follower that dies now has not passed it on.
     expect(touches(9000).cover(at(9001), 6000, SESSION_MS)).toBe(false)
     // A quarter of the session ago: passed on, since that is half a tick or more.

@@ -1,0 +1,77 @@
+import { readFileSync } from 'node:fs'
+import path from 'node:path'
+import { serversFolder } from '../scripts/servers/cache-folder.mjs'
+
+export interface Program {
+  path: string
+  env: Record<string, string>
+}
+
+interface Server {
+  version: string
+  bin: Record<string, string>
+  env: Record<string, string>
+  classPath?: string
+  library?: string
+}
+
+const serverOf: Record<string, string> = {
+  'redis-server': 'redis',
+  'redis-cli': 'redis',
+  'valkey-server': 'valkey',
+  'valkey-cli': 'valkey',
+  initdb: 'postgres',
+  postgres: 'postgres',
+  psql: 'postgres',
+  pgbouncer: 'pgbouncer',
+  'mariadb-install-db': 'mariadb',
+  mariadbd: 'mariadb',
+  mariadb: 'mariadb',
+  etcd: 'etcd',
+  etcdctl: 'etcd',
+  java: 'zookeeper',
+  consul: 'consul',
+  mongod: 'mongodb',
+  prometheus: 'prometheus',
+  promtool: 'prometheus',
+  node: 'node',
+  chromium: 'chromium',
+}
+
+let manifest: Record<string, Server> | undefined
+
+/** A program that `npm run servers` has made available. */
+export function program(name: string): Program {
+  const serverName = serverOf[name]
+  if (serverName === undefined) throw new Error(`no server has a program ${name}`)
+  const found = server(serverName)
+  const place = found.bin[name]
+  if (place === undefined) throw missing(serverName)
+  return { path: place, env: found.env }
+}
+
+/** One server's entry of the manifest. */
+export function server(name: string): Server {
+  const found = readManifest()[name]
+  if (found === undefined) throw missing(name)
+  return found
+}
+
+/** For tests that are skipped, with a word, where a server cannot be had (the clock needs a C compiler). */
+export function isAvailable(name: string): boolean {
+  return readManifest()[name] !== undefined
+}
+
+function readManifest(): Record<string, Server> {
+  if (manifest !== undefined) return manifest
+  try {
+    manifest = JSON.parse(readFileSync(path.join(serversFolder(), 'manifest.json'), 'utf8')) as Record<string, Server>
+  } catch {
+    manifest = {}
+  }
+  return manifest
+}
+
+function missing(name: string): Error {
+  return new Error(`the server ${name} is missing in ${serversFolder()}: run \`npm run servers -- ${name}\``)
+}

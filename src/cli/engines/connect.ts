@@ -1,0 +1,77 @@
+import type { Engine } from '../../index.ts'
+import { assertWellFormed } from './address.ts'
+import { Failure, usage } from '../exit-codes.ts'
+import { redacted, type Setting } from '../settings.ts'
+
+/** An engine with the clients that we opened for it. */
+export interface Connection {
+  readonly engine: Engine
+  /** As it may be shown. */
+  readonly url: string
+  /** After the engine was closed. */
+  readonly close: () => void | Promise<void>
+}
+
+type Connector = (url: string) => Promise<Connection>
+
+const redis = async (): Promise<Connector> => (await import('./redis.ts')).connectRedis
+const postgres = async (): Promise<Connector> => (await import('./sql.ts')).connectPostgres
+const mariadb = async (): Promise<Connector> => (await import('./sql.ts')).connectMariadb
+const mongodb = async (): Promise<Connector> => (await import('./mongodb.ts')).connectMongodb
+const etcd = async (): Promise<Connector> => (await import('./http.ts')).connectEtcd
+const consul = async (): Promise<Connector> => (await import('./http.ts')).connectConsul
+
+/** By scheme. Each engine and each driver is loaded when its URL is used, and not before. */
+const CONNECTORS: Readonly<Record<string, () => Promise<Connector>>> = {
+  file: async () => (await import('./file.ts')).connectFile,
+  redis,
+  rediss: redis,
+  valkey: redis,
+  valkeys: redis,
+  postgres,
+  postgresql: postgres,
+  mariadb,
+  mysql: mariadb,
+  mongodb,
+  'mongodb+srv': mongodb,
+  etcd,
+  etcds: etcd,
+  consul,
+  consuls: consul,
+  zookeeper: async () => (await import('./zookeeper.ts')).connectZookeeper,
+}
+
+/** Without a URL: the embedded engine. */
+export async function connect(url: Setting | undefined): Promise<Connection> {
+  if (url === undefined) return (await import('./file.ts')).connectFile()
+  try {
+    return await connectTo(url.text)
+  } catch (error) {
+    throw saidOf(url.source, error)
+  }
+}
+
+/** What is wrong with a URL, said of where the URL came from. */
+function saidOf(source: string, error: unknown): unknown {
+  // An engine names its option, such as requestTimeout; which of the settings has it, only we know.
+  if (error instanceof RangeError || error instanceof TypeError) return usage(`${source}: ${error.message}`)
+  if (!(error instanceof Failure) || !error.message.startsWith(`${URL_OPTION}: `)) return error
+  return usage(`${source}${error.message.slice(URL_OPTION.length)}`, error.next)
+}
+
+/** What all connectors call the source of their URL. */
+const URL_OPTION = '--engine'
+
+async function connectTo(url: string): Promise<Connection> {
+  const scheme = /^([a-z][a-z0-9+]*):/i.exec(url)?.[1]?.toLowerCase() ?? ''
+  const load = CONNECTORS[scheme]
+  if (load === undefined) {
+    const known = Object.keys(CONNECTORS).join(', ')
+    throw usage(
+      `--engine: expected a URL with one of ${known}, got ${redacted(url)}`,
+      'ringfence --help shows one of each',
+    )
+  }
+  assertWellFormed(url)
+  return (await load())(url)
+}

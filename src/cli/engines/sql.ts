@@ -1,0 +1,61 @@
+import { mariadb } from '../../engines/mariadb/index.ts'
+import { postgres } from '../../engines/postgres/index.ts'
+import { parseAddress, splitParameters } from './address.ts'
+import type { Connection } from './connect.ts'
+import { loadDriver } from './driver.ts'
+import { usage } from '../exit-codes.ts'
+import { redacted } from '../settings.ts'
+
+const OPTIONS = { table: 'text', requestTimeout: 'text', drift: 'number' } as const
+
+/** With TLS and from afar. */
+const CONNECT_MS = 5000
+/** Before the engine's own time-out of 3 s. */
+const ACQUIRE_MS = 2500
+
+interface Pool {
+  query(...args: never[]): unknown
+  end(): Promise<unknown>
+  on?(event: 'error', listener: (error: Error) => void): unknown
+}
+
+/** `postgres://user@host/database`; parameters that are not ours are the driver's, such as sslmode. */
+export async function connectPostgres(url: string): Promise<Connection> {
+  const { options, rest } = splitParameters(url, OPTIONS)
+  const { module } = await loadDriver(['pg'], 'PostgreSQL')
+  const Pool = ((module['default'] ?? module) as Record<string, unknown>)['Pool'] as new (options: object) => Pool
+  // Without a time-out, the end of the pool would wait forever for a connection to a silent server.
+  const pool = new Pool({ connectionString: rest, connectionTimeoutMillis: CONNECT_MS })
+  return connection(url, pool, postgres(pool, options))
+}
+
+/** `mariadb://user@host/database`, also `mysql://`. */
+export async function connectMariadb(url: string): Promise<Connection> {
+  const { user, password, hosts, path, parameters } = parseAddress(url, 3306)
+  const options = parameters.take(OPTIONS)
+  const { ssl } = parameters.take({ ssl: 'text' })
+  parameters.done()
+  if (hosts.length > 1) throw usage(`--engine: expected one host, got ${hosts.length} in ${redacted(url)}`)
+  const { name, module } = await loadDriver(['mariadb', 'mysql2/promise'], 'MariaDB')
+  const createPool = (module['createPool'] ?? (module['default'] as Record<string, unknown>)['createPool']) as (
+    options: object,
+  ) => Pool
+  const pool = createPool({
+    ...hosts[0],
+    // The driver tries a refused connection again until then, and the reason is heard only if the engine still listens.
+    ...(name === 'mariadb'
+      ? { acquireTimeout: ACQUIRE_MS, connectTimeout: CONNECT_MS }
+      : { connectTimeout: CONNECT_MS }),
+    ...(user === undefined ? {} : { user }),
+    ...(password === undefined ? {} : { password }),
+    ...(path === '' ? {} : { database: path }),
+    ...(ssl === undefined || ssl === 'false' ? {} : { ssl: name === 'mariadb' ? true : {} }),
+  })
+  return connection(url, pool, mariadb(pool, options))
+}
+
+function connection(url: string, pool: Pool, engine: Connection['engine']): Connection {
+  // Of a connection that nobody uses; one that is used tells who uses it.
+  pool.on?.('error', () => undefined)
+  return { engine, url: redacted(url), close: () => pool.end().then(() => undefined) }
+}

@@ -1,0 +1,38 @@
+import { Fixture, type ConformanceSetup } from './fixture.ts'
+import { OPTIONAL } from './optional-methods.ts'
+import { REQUIRED } from './required-methods.ts'
+import { WITH_LOCKS } from './with-locks.ts'
+
+export type { ConformanceSetup, OptionalMethod } from './fixture.ts'
+
+export interface ConformanceCase {
+  /** A claim about the engine. */
+  readonly name: string
+  readonly run: () => Promise<void>
+}
+
+/**
+ * What an engine must do, as cases for any test runner: `for (const { name, run } of conformance(setup)) test(name, run)`.
+ * There are cases for every engine, and cases for each optional method that the setup names.
+ */
+export function conformance(setup: ConformanceSetup): ConformanceCase[] {
+  const methods = setup.methods ?? []
+  if (methods.includes('onDoubt') && setup.disconnect === undefined) {
+    throw new TypeError('disconnect: expected a function, because only a lost connection shows that onDoubt works')
+  }
+  const optional = methods.flatMap((method) => OPTIONAL[method])
+  return [...REQUIRED, ...optional, ...WITH_LOCKS].map(({ name, run }) => ({
+    name,
+    run: async () => {
+      const fixture = new Fixture(setup)
+      try {
+        await run(fixture)
+      } catch (error) {
+        // What went wrong first is the finding, not what cannot be removed because of it.
+        await fixture.close().catch(() => undefined)
+        throw error
+      }
+      await fixture.close()
+    },
+  }))
+}

@@ -1,0 +1,224 @@
+import type { Clock } from '../../clock.ts'
+import type { LeaseInfo } from '../../engine.ts'
+import type { LockEvent } from '../../events.ts'
+import { Histories, labelOf } from './history.ts'
+import type { History, HistoryType, LeaseChanges, LeaseRow } from '../protocol.ts'
+
+interface KnownLease {
+  readonly resource: string
+  readonly owner: string
+  readonly token: bigint
+  /** On our monotonic clock; undefined for a lease without an end. */
+  endsAtMs: number | undefined
+  /** As the pages know it. */
+  toldEndMs: number | undefined
+  ttlMs: number | undefined
+  sinceMs: number
+  heldExact: boolean
+  waiters: number | undefined
+  /** The look in which it was last seen. */
+  look: number
+}
+
+export type Changes = Omit<LeaseChanges, 'agoMs' | 'reset' | 'more'>
+
+/** An answer is this much late at times; a page need not hear of an end that moved by less. */
+const JITTER_MS = 200
+/** How much of a lease may be left when it is gone and it still counts as having run out: what a look can be off by. */
+const RAN_OUT_MS = 250
+
+/** All leases as of the last look, and what came of the look before. */
+export class Board {
+  readonly #clock: Clock
+  readonly #rows = new Map<string, KnownLease>()
+  readonly #histories = new Histories()
+  /** Ended here while a look was under way, which may have read them before: not to come back to life by it. */
+  readonly #ended = new Map<string, bigint>()
+  #pending = new Map<string, 'set' | 'end' | 'gone'>()
+  #look = 0
+  #looksDone = 0
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  get size(): number {
+    return this.#rows.size
+  }
+
+  /** How many changes were not sent yet. */
+  get news(): number {
+    return this.#pending.size
+  }
+
+  begin(): void {
+    this.#look++
+    this.#ended.clear()
+  }
+
+  see(info: LeaseInfo): void {
+    const { resource, owner, token, remainingMs, heldMs, waiters } = info
+    const now = this.#clock.monotonicMs()
+    const before = this.#rows.get(resource)
+    const ended = this.#ended.get(resource)
+    if (ended !== undefined && token <= ended) return
+    const endsAtMs = remainingMs === undefined ? undefined : now + remainingMs
+    if (before === undefined || before.owner !== owner || before.token !== token) {
+      const row: KnownLease = {
+        resource,
+        owner,
+        token,
+        endsAtMs,
+        toldEndMs: endsAtMs,
+        ttlMs: remainingMs,
+        sinceMs: now - (heldMs ?? 0),
+        heldExact: heldMs !== undefined,
+        waiters,
+        look: this.#look,
+      }
+      this.#rows.set(resource, row)
+      this.#pending.set(resource, 'set')
+      this.#began(row, before, now)
+      return
+    }
+    before.look = this.#look
+    before.endsAtMs = endsAtMs
+    if (remainingMs !== undefined) before.ttlMs = Math.max(before.ttlMs ?? 0, remainingMs)
+    if (before.waiters !== waiters) {
+      before.waiters = waiters
+      this.#pending.set(resource, 'set')
+    } else if (hasMoved(before) && this.#pending.get(resource) !== 'set') this.#pending.set(resource, 'end')
+  }
+
+  /** The look is complete: what it has not seen is gone. */
+  finish(): void {
+    const now = this.#clock.monotonicMs()
+    for (const [resource, row] of this.#rows) {
+      if (row.look === this.#look) continue
+      const ranOut = row.endsAtMs !== undefined && row.endsAtMs - now < RAN_OUT_MS
+      this.#happened(row, ranOut ? 'lost' : 'released', now)
+      this.#remove(resource)
+    }
+    this.#looksDone++
+  }
+
+  /** Someone at the dashboard has ended it. */
+  forced(resource: string, owner: string, token: bigint): void {
+    this.#ended.set(resource, token)
+    this.#happened({ resource, owner, token }, 'forced', this.#clock.monotonicMs())
+    if (this.#rows.get(resource)?.token === token) this.#remove(resource)
+  }
+
+  /** Someone at the dashboard has given it more time. */
+  extended(resource: string, owner: string, token: bigint, ttlMs: number): void {
+    const now = this.#clock.monotonicMs()
+    this.#happened({ resource, owner, token }, 'extended', now)
+    const row = this.#rows.get(resource)
+    if (row?.token !== token) return
+    row.endsAtMs = now + ttlMs
+    row.ttlMs = Math.max(row.ttlMs ?? 0, ttlMs)
+    if (this.#pending.get(resource) !== 'set') this.#pending.set(resource, 'end')
+  }
+
+  /** What locks of this process say of themselves: it is exact, and knows also what began and ended between two looks. */
+  heard(event: LockEvent): void {
+    if (event.type !== 'granted' && event.type !== 'released' && event.type !== 'lost') return
+    const { resources, owner, token } = event
+    const type = event.type === 'granted' && event.handedOver ? 'handed over' : event.type
+    const atMs = this.#clock.monotonicMs()
+    for (const resource of resources) this.#histories.add(resource, { atMs, type, owner, token })
+  }
+
+  /** The most that was ever left of this lease. */
+  longestMs(resource: string, token: bigint): number {
+    const row = this.#rows.get(resource)
+    return row?.token === token ? (row.ttlMs ?? 0) : 0
+  }
+
+  history(resource: string): History {
+    const now = this.#clock.monotonicMs()
+    const entries = this.#histories.of(resource, now)
+    const row = this.#rows.get(resource)
+    const isOld = row !== undefined && !entries.some(({ token }) => token === String(row.token))
+    if (isOld) {
+      const { owner, token, sinceMs } = row
+      const agoMs = Math.round(now - sinceMs)
+      entries.unshift({ agoMs, type: 'seen', owner, label: labelOf(owner), token: String(token) })
+    }
+    return { resource, entries }
+  }
+
+  /** Everything that was not sent yet. */
+  changes(): Changes {
+    const set: LeaseRow[] = []
+    const ends: [string, number | null][] = []
+    const gone: string[] = []
+    const now = this.#clock.monotonicMs()
+    for (const [resource, what] of this.#pending) {
+      const row = this.#rows.get(resource)
+      if (row === undefined) gone.push(resource)
+      else if (what === 'set') set.push(this.#shown(row, now))
+      else ends.push([resource, this.#shown(row, now).endsInMs])
+    }
+    this.#pending = new Map()
+    return { set, ends, gone }
+  }
+
+  /** As they are now; each is read when it is shown. */
+  rows(): readonly KnownLease[] {
+    return [...this.#rows.values()]
+  }
+
+  row(known: KnownLease): LeaseRow {
+    return shownRow(known, this.#clock.monotonicMs())
+  }
+
+  #shown(row: KnownLease, now: number): LeaseRow {
+    row.toldEndMs = row.endsAtMs
+    return shownRow(row, now)
+  }
+
+  #began(row: KnownLease, before: KnownLease | undefined, now: number): void {
+    // What was there at the first look may have been there for long.
+    if (this.#looksDone === 0) return
+    if (before === undefined) return this.#happened(row, 'granted', now)
+    const ranOut = before.endsAtMs !== undefined && before.endsAtMs < now
+    if (ranOut) this.#happened(before, 'lost', now)
+    this.#happened(row, ranOut ? 'granted' : 'handed over', now)
+  }
+
+  #happened(
+    { resource, owner, token }: Pick<KnownLease, 'resource' | 'owner' | 'token'>,
+    type: HistoryType,
+    atMs: number,
+  ): void {
+    this.#histories.add(resource, { atMs, type, owner, token })
+  }
+
+  #remove(resource: string): void {
+    this.#rows.delete(resource)
+    this.#pending.set(resource, 'gone')
+  }
+}
+
+export type { KnownLease }
+
+function shownRow(row: KnownLease, now: number): LeaseRow {
+  const { resource, owner, token, endsAtMs, ttlMs, sinceMs, heldExact, waiters } = row
+  return {
+    resource,
+    owner,
+    label: labelOf(owner),
+    token: String(token),
+    endsInMs: endsAtMs === undefined ? null : Math.round(endsAtMs - now),
+    ttlMs: ttlMs === undefined ? null : Math.round(ttlMs),
+    heldMs: Math.max(0, Math.round(now - sinceMs)),
+    heldExact,
+    waiters: waiters ?? null,
+  }
+}
+
+function hasMoved({ endsAtMs, toldEndMs }: KnownLease): boolean {
+  if (endsAtMs === undefined || toldEndMs === undefined) return endsAtMs !== toldEndMs
+  return Math.abs(endsAtMs - toldEndMs) > JITTER_MS
+}

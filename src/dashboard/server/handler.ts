@@ -1,0 +1,190 @@
+import { readFileSync } from 'node:fs'
+import type { Engine, Finding } from '../../engine.ts'
+import type { LockEvent } from '../../events.ts'
+import { Access, type Visitor } from './access.ts'
+import { Audit } from './audit.ts'
+import { readBody } from './body.ts'
+import { Files } from './files.ts'
+import { Forcing, nameOrRefuse, whoOf } from './forcing.ts'
+import type { DashboardSettings } from './options.ts'
+import { Pages } from './pages.ts'
+import { COMMON, json, Refused } from './problem.ts'
+
+/** A name of 1 kB, each byte as %XX, and the rest. */
+const MOST_URL_LENGTH = 4096
+
+interface Visit {
+  readonly request: Request
+  readonly url: URL
+  readonly visitor: Visitor
+}
+
+interface Route {
+  readonly methods: readonly string[]
+  answer(visit: Visit): Promise<Response>
+}
+
+/** Handles the requests to one dashboard. */
+export class Handler {
+  readonly pages: Pages
+  readonly #engine: Engine
+  readonly #settings: DashboardSettings
+  readonly #access: Access
+  readonly #audit: Audit
+  readonly #forcing: Forcing
+  readonly #files = new Files()
+  readonly #server: string
+  readonly #version = packageVersion()
+  readonly #routes: Readonly<Record<string, Route>> = {
+    '': { methods: ['GET', 'HEAD'], answer: (visit) => this.#page(visit) },
+    events: { methods: ['GET'], answer: (visit) => this.#events(visit) },
+    history: { methods: ['GET'], answer: (visit) => this.#history(visit) },
+    release: { methods: ['POST'], answer: (visit) => this.#force('release', visit) },
+    extend: { methods: ['POST'], answer: (visit) => this.#force('extend', visit) },
+    login: { methods: ['POST'], answer: (visit) => this.#login(visit) },
+    logout: { methods: ['POST'], answer: (visit) => this.#logout(visit) },
+  }
+
+  constructor(engine: Engine, check: () => Promise<readonly Finding[]>, settings: DashboardSettings) {
+    const { clock, redact, random, onAudit } = settings
+    this.#engine = engine
+    this.#settings = settings
+    this.#access = new Access(settings)
+    this.#audit = new Audit(clock, onAudit)
+    this.#server = random.id()
+    this.pages = new Pages(engine, check, settings)
+    this.#forcing = new Forcing(engine, { clock, redact, pages: this.pages, audit: this.#audit })
+  }
+
+  async fetch(request: Request, remoteAddress: string | undefined): Promise<Response> {
+    try {
+      return await this.#answer(request, remoteAddress)
+    } catch (error) {
+      if (error instanceof Refused) return error.response()
+      throw error
+    }
+  }
+
+  heard(event: LockEvent): void {
+    this.pages.board.heard(event)
+  }
+
+  async #answer(request: Request, remoteAddress: string | undefined): Promise<Response> {
+    if (request.url.length > MOST_URL_LENGTH) throw new Refused(414, `expected at most ${MOST_URL_LENGTH} characters`)
+    const url = new URL(request.url)
+    const { path } = this.#settings
+    if (url.pathname === path) return redirect(`${path}/`, 308)
+    if (!url.pathname.startsWith(`${path}/`)) throw notFound()
+    const name = url.pathname.slice(path.length + 1)
+    const route = Object.hasOwn(this.#routes, name) ? this.#routes[name]! : this.#fileRoute(name)
+    if (!route.methods.includes(request.method))
+      throw new Refused(405, `expected ${route.methods.join(' or ')}`, { allow: route.methods.join(', ') })
+    const visitor = await this.#access.visitor(request, remoteAddress)
+    return route.answer({ request, url, visitor })
+  }
+
+  /** The page's code and look are no secret, and the login page needs them. */
+  #fileRoute(name: string): Route {
+    const file = this.#files.find(name)
+    if (file === undefined) throw notFound()
+    return { methods: ['GET', 'HEAD'], answer: ({ request }) => this.#files.answer(file, request) }
+  }
+
+  async #page({ request, visitor }: Visit): Promise<Response> {
+    if (visitor.role !== 'none') return this.#files.answer('index.html', request)
+    if (this.#access.hasTokens) return this.#files.answer('login.html', request, 401)
+    throw new Refused(403, 'you may not look at this')
+  }
+
+  async #events({ request, visitor }: Visit): Promise<Response> {
+    this.#assertReads(request, visitor)
+    const { name, identity } = this.#engine
+    const body = this.pages.open(
+      {
+        server: this.#server,
+        engine: { name, identity: this.#settings.redact(identity) },
+        may: visitor.role === 'write' ? 'write' : 'read',
+        loggedIn: visitor.by === 'cookie',
+        version: this.#version,
+        limits: this.#forcing.limits,
+      },
+      request.signal,
+    )
+    // Nginx would collect events until it has a page full of them.
+    return new Response(body, {
+      headers: { ...COMMON, 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' },
+    })
+  }
+
+  async #history({ request, url, visitor }: Visit): Promise<Response> {
+    this.#assertReads(request, visitor)
+    return json(this.pages.board.history(nameOrRefuse(url.searchParams.get('resource'))))
+  }
+
+  async #force(action: 'release' | 'extend', { request, visitor }: Visit): Promise<Response> {
+    try {
+      if (visitor.role === 'none') throw this.#notLoggedIn()
+      if (visitor.role !== 'write') throw new Refused(403, 'that takes the write role')
+      this.#access.assertSameOrigin(request, visitor)
+      // A form of another site can be sent with few content types, and this is none of them.
+      if (!/^application\/json *(;|$)/i.test(request.headers.get('content-type') ?? ''))
+        throw new Refused(415, 'expected application/json')
+    } catch (error) {
+      const why = (error as Error).message
+      this.#audit.add({ action, outcome: 'refused', ...whoOf(visitor), why })
+      throw error
+    }
+    return json(await this.#forcing[action](parsed(await readBody(request, this.#settings.clock)), visitor))
+  }
+
+  async #login({ request, visitor }: Visit): Promise<Response> {
+    if (!this.#access.hasTokens) throw notFound()
+    this.#access.assertSameOrigin(request, visitor)
+    if (!/^application\/x-www-form-urlencoded *(;|$)/i.test(request.headers.get('content-type') ?? ''))
+      throw new Refused(415, 'expected application/x-www-form-urlencoded')
+    const form = new URLSearchParams(await readBody(request, this.#settings.clock))
+    const cookie = this.#access.login(form.get('token') ?? '', request)
+    if (cookie !== undefined) return redirect('./', 303, { 'set-cookie': cookie })
+    this.#audit.add({ action: 'login', outcome: 'refused', ...whoOf(visitor), why: 'it is none of the tokens' })
+    return redirect('./#failed', 303)
+  }
+
+  async #logout({ request, visitor }: Visit): Promise<Response> {
+    if (!this.#access.hasTokens) throw notFound()
+    this.#access.assertSameOrigin(request, visitor)
+    return redirect('./', 303, { 'set-cookie': this.#access.logout(request) })
+  }
+
+  /** Another site cannot read our answers, but it could keep all our streams busy. */
+  #assertReads(request: Request, visitor: Visitor): void {
+    if (visitor.role === 'none') throw this.#notLoggedIn()
+    const site = request.headers.get('sec-fetch-site')
+    if (site !== null && site !== 'same-origin' && site !== 'none') throw new Refused(403, 'not from here')
+  }
+
+  #notLoggedIn(): Refused {
+    if (!this.#access.hasTokens) return new Refused(403, 'you may not do this')
+    return new Refused(401, 'log in, or send a token', { 'www-authenticate': 'Bearer realm="ringfence"' })
+  }
+}
+
+function notFound(): Refused {
+  return new Refused(404, 'there is nothing here')
+}
+
+function redirect(location: string, status: number, headers: Readonly<Record<string, string>> = {}): Response {
+  return new Response(null, { status, headers: { ...COMMON, ...headers, location } })
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw new Refused(400, 'expected JSON')
+  }
+}
+
+function packageVersion(): string {
+  const manifest = readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')
+  return (JSON.parse(manifest) as { version: string }).version
+}

@@ -1,0 +1,130 @@
+import { optionsOrThrow } from '../../arguments.ts'
+import { systemClock, type Clock } from '../../clock.ts'
+import { durationMs, shown, type Duration } from '../../duration.ts'
+import { systemRandom, type Random } from '../../random.ts'
+import type { AuditEntry } from './audit.ts'
+
+export type Role = 'none' | 'read' | 'write'
+
+/** A role, and who has it for the audit. */
+export type Verdict = Role | { readonly role: Role; readonly name: string }
+
+export interface DashboardOptions {
+  /** Where it is mounted: the path that its requests begin with. Default `/`. */
+  path?: string
+  /** The token for users who may look, given as `Authorization: Bearer` or in the login form. At least 16 characters. */
+  readToken?: string
+  /** The token for users who may also release and extend leases. */
+  writeToken?: string
+  /** Your own function that gives each request its role, instead of tokens. If it throws, `fetch` rejects with that error. */
+  auth?: (request: Request) => Verdict | Promise<Verdict>
+  /** Origins of the page as browsers see it, where a proxy hides it: `https://ops.example.org`. Default: that of the Host header. */
+  origins?: readonly string[]
+  /** Receives each forced release or extension, each that was refused, and each failed login. */
+  onAudit?: (entry: AuditEntry) => void
+  /** How soon after a look through all leases the next one begins, while someone has the page open. Default 1 s. */
+  every?: Duration
+  /** The same while nobody looks, for the history alone. Default 10 s; `never`: history begins with the first viewer. */
+  whenIdle?: Duration | 'never'
+  /** How many pages may be open at once. Default 500. */
+  streams?: number
+  /** Takes secrets out of the engine's messages before they are shown. Logins in URLs are taken out in any case. */
+  redact?: (text: string) => string
+  /** For tests: another clock. Default: the system's. */
+  clock?: Clock
+  /** For tests: another source of random numbers. Default: the system's. */
+  random?: Random
+}
+
+export interface DashboardSettings {
+  /** Without a slash at its end: '' or '/locks'. */
+  readonly path: string
+  readonly readToken: string | undefined
+  readonly writeToken: string | undefined
+  readonly auth: DashboardOptions['auth']
+  readonly origins: readonly string[]
+  readonly onAudit: (entry: AuditEntry) => void
+  readonly everyMs: number
+  readonly idleMs: number
+  readonly streams: number
+  readonly redact: (text: string) => string
+  readonly clock: Clock
+  readonly random: Random
+}
+
+const NAMES = [
+  'path',
+  'readToken',
+  'writeToken',
+  'auth',
+  'origins',
+  'onAudit',
+  'every',
+  'whenIdle',
+  'streams',
+  'redact',
+  'clock',
+  'random',
+]
+/** 16 characters of a random token cannot be guessed over a network, nor from a cookie that was made with it. */
+const LEAST_TOKEN_LENGTH = 16
+const MOST_TOKEN_LENGTH = 512
+
+export function dashboardSettings(options: DashboardOptions): DashboardSettings {
+  optionsOrThrow(options, NAMES)
+  const { readToken, writeToken, auth, origins = [], whenIdle = '10s', streams = 500 } = options
+  tokenOrThrow(readToken, 'readToken')
+  tokenOrThrow(writeToken, 'writeToken')
+  if (readToken !== undefined && readToken === writeToken)
+    throw new TypeError('readToken: expected another token than the one for writing, got the same')
+  for (const name of ['auth', 'onAudit', 'redact'] as const) {
+    if (options[name] !== undefined && typeof options[name] !== 'function')
+      throw new TypeError(`${name}: expected a function, got ${shown(options[name])}`)
+  }
+  if (auth !== undefined && (readToken ?? writeToken) !== undefined)
+    throw new TypeError('auth: expected either a function or tokens, got both')
+  if (!Array.isArray(origins)) throw new TypeError(`origins: expected an array, got ${shown(origins)}`)
+  if (!Number.isInteger(streams) || streams < 1)
+    throw new RangeError(`streams: expected a whole number from 1 on, got ${shown(streams)}`)
+  const { redact = (text: string) => text } = options
+  return {
+    path: pathOrThrow(options.path ?? '/'),
+    readToken,
+    writeToken,
+    auth,
+    origins: origins.map((origin: unknown, index) => originOrThrow(origin, `origins[${index}]`)),
+    onAudit: options.onAudit ?? (() => undefined),
+    everyMs: durationMs(options.every ?? '1s', 'every', { minMs: 100, maxMs: 3_600_000 }),
+    idleMs: whenIdle === 'never' ? Infinity : durationMs(whenIdle, 'whenIdle', { minMs: 1000, maxMs: 86_400_000 }),
+    streams,
+    redact: (text) => redact(text.replace(/\/\/[^/\s@]*@/g, '//***@')),
+    clock: options.clock ?? systemClock,
+    random: options.random ?? systemRandom,
+  }
+}
+
+function tokenOrThrow(token: unknown, name: string): void {
+  if (token === undefined) return
+  if (typeof token !== 'string') throw new TypeError(`${name}: expected a string, got ${shown(typeof token)}`)
+  // The token itself is never in a message.
+  if (!/^[\x21-\x7e]+$/.test(token))
+    throw new TypeError(`${name}: expected printable ASCII characters without spaces, got others`)
+  if (token.length < LEAST_TOKEN_LENGTH || token.length > MOST_TOKEN_LENGTH) {
+    throw new RangeError(
+      `${name}: expected ${LEAST_TOKEN_LENGTH} to ${MOST_TOKEN_LENGTH} characters, got ${token.length}`,
+    )
+  }
+}
+
+function pathOrThrow(path: unknown): string {
+  if (typeof path !== 'string' || !/^(\/[\w.~-]+)*\/?$/.test(path) || /\/\.\.?(\/|$)/.test(path))
+    throw new TypeError(`path: expected a path such as '/locks', got ${shown(path)}`)
+  return path.replace(/\/$/, '')
+}
+
+function originOrThrow(origin: unknown, name: string): string {
+  const url = typeof origin === 'string' && URL.canParse(origin) ? new URL(origin) : undefined
+  if (url === undefined || !/^https?:$/.test(url.protocol) || url.href !== `${url.origin}/`)
+    throw new TypeError(`${name}: expected an origin such as 'https://ops.example.org', got ${shown(origin)}`)
+  return url.origin
+}

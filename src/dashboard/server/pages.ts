@@ -1,0 +1,158 @@
+import type { Clock, Timer } from '../../clock.ts'
+import type { Engine, Finding } from '../../engine.ts'
+import { Board } from './board.ts'
+import { Chunks, GREETING, HEARTBEAT, Snapshot, type Chunk } from './chunks.ts'
+import type { DashboardSettings } from './options.ts'
+import { Refused } from './problem.ts'
+import type { Hello } from '../protocol.ts'
+import { Scanner } from './scanner.ts'
+import { EventStream } from './stream.ts'
+import { Upkeep } from './upkeep.ts'
+
+/** Proxies close what is silent, often after 30 s or 60 s. */
+const BEAT_MS = 15_000
+/** A page reconnects after this many beats and is authenticated again: its rights can end unnoticed for at most that long. */
+const MOST_BEATS = 3_600_000 / BEAT_MS
+/** What was seen this recently is shown to a new page at once; otherwise the page waits for the look that it has caused. */
+const RECENT_MS = 15_000
+const RETRY_AFTER_S = '10'
+
+/** All open pages, and the one look at the engine that they share. */
+export class Pages {
+  readonly board: Board
+  readonly #settings: DashboardSettings
+  readonly #clock: Clock
+  readonly #chunks: Chunks
+  readonly #scanner: Scanner
+  readonly #scanning: Promise<void>
+  readonly #upkeep: Upkeep
+  readonly #streams = new Map<EventStream, { beats: number }>()
+  readonly #latest: { nodes?: Chunk; findings?: Chunk } = {}
+  #snapshot: Snapshot | undefined
+  #lookedMs = -Infinity
+  #looks = 0
+  #trouble: string | null = null
+  #beat: Timer | undefined
+  #isClosed = false
+
+  constructor(engine: Engine, check: () => Promise<readonly Finding[]>, settings: DashboardSettings) {
+    const { clock, redact, everyMs, idleMs } = settings
+    this.#settings = settings
+    this.#clock = clock
+    this.board = new Board(clock)
+    this.#chunks = new Chunks(clock)
+    this.#scanner = new Scanner(engine, this.board, {
+      clock,
+      everyMs,
+      idleMs,
+      changed: () => this.flush(),
+      looked: (failure) => this.#looked(failure),
+    })
+    this.#upkeep = new Upkeep(engine, {
+      clock,
+      redact,
+      check,
+      nodes: (nodes) => this.#keep('nodes', this.#chunks.event('nodes', { nodes })),
+      findings: (findings) => this.#keep('findings', this.#chunks.event('findings', { findings })),
+    })
+    this.#scanning = this.#scanner.run()
+  }
+
+  /** Open pages, and complete or failed looks so far. */
+  get counts(): { readonly streams: number; readonly looks: number; readonly leases: number } {
+    return { streams: this.#streams.size, looks: this.#looks, leases: this.board.size }
+  }
+
+  /** Ends with its signal too: some servers abort the request where others cancel the answer's body. */
+  open(hello: Hello, signal: AbortSignal): ReadableStream<Uint8Array> {
+    if (this.#isClosed) throw new Refused(503, 'the dashboard is closed', { 'retry-after': RETRY_AFTER_S })
+    if (this.#streams.size >= this.#settings.streams) {
+      throw new Refused(503, `${this.#streams.size} pages are open, and no more are allowed`, {
+        'retry-after': RETRY_AFTER_S,
+      })
+    }
+    const stream = new EventStream(() => {
+      this.#streams.delete(stream)
+      if (this.#streams.size === 0) this.#watched(false)
+    })
+    this.#streams.set(stream, { beats: 0 })
+    signal.addEventListener('abort', () => stream.close(), { once: true })
+    stream.push(GREETING)
+    stream.push(this.#chunks.event('hello', hello))
+    for (const chunk of [this.#latest.nodes, this.#latest.findings]) if (chunk !== undefined) stream.push(chunk)
+    if (this.#trouble !== null) stream.push(this.#chunks.event('trouble', { message: this.#trouble }))
+    if (this.#clock.monotonicMs() - this.#lookedMs < RECENT_MS) this.#enliven(stream)
+    if (this.#streams.size === 1) this.#watched(true)
+    return stream.body
+  }
+
+  /** Tells what has changed on the board. */
+  flush(): void {
+    if (this.board.news === 0) return
+    this.#snapshot?.retire()
+    this.#snapshot = undefined
+    const chunk = this.#chunks.leases({ reset: false, more: false, ...this.board.changes() })
+    for (const stream of this.#streams.keys()) if (stream.isLive) stream.push(chunk)
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    this.#watched(false)
+    this.#scanner.close()
+    for (const stream of this.#streams.keys()) stream.close()
+    // A look that hangs is not waited for; what it answers later is not listened to.
+    await Promise.race([this.#scanning, new Promise<void>((over) => void this.#clock.timer(over, 1000, true))])
+  }
+
+  #looked(failure: unknown): void {
+    this.#lookedMs = this.#clock.monotonicMs()
+    this.#looks++
+    const message = failure === undefined ? null : this.#settings.redact(messageOf(failure))
+    if (message !== this.#trouble) {
+      this.#trouble = message
+      this.#broadcast(this.#chunks.event('trouble', { message }))
+    }
+    for (const stream of this.#streams.keys()) if (!stream.isLive) this.#enliven(stream)
+  }
+
+  #enliven(stream: EventStream): void {
+    this.#snapshot ??= new Snapshot(this.board, this.#chunks)
+    stream.isLive = true
+    stream.pushParts(this.#snapshot.parts())
+  }
+
+  #watched(isWatched: boolean): void {
+    this.#scanner.watch(isWatched)
+    this.#upkeep.watch(isWatched)
+    this.#beat?.cancel()
+    this.#beat = undefined
+    if (isWatched) this.#nextBeat()
+  }
+
+  #nextBeat(): void {
+    this.#beat = this.#clock.timer(
+      () => {
+        for (const [stream, age] of this.#streams) {
+          if (++age.beats > MOST_BEATS) stream.close()
+          else stream.beat(HEARTBEAT)
+        }
+        if (this.#streams.size > 0) this.#nextBeat()
+      },
+      BEAT_MS,
+      true,
+    )
+  }
+
+  #keep(name: 'nodes' | 'findings', chunk: Chunk): void {
+    this.#latest[name] = chunk
+    this.#broadcast(chunk)
+  }
+
+  #broadcast(chunk: Chunk): void {
+    for (const stream of this.#streams.keys()) stream.push(chunk)
+  }
+}
+
+function messageOf(failure: unknown): string {
+  return failure instanceof Error ? failure.message : String(failure)
+}

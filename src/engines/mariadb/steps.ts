@@ -1,0 +1,122 @@
+import type { LeaseInfo, LeaseRef } from '../../engine.ts'
+import { columnText, type SqlRow } from '../shared/sql/client.ts'
+import type { FailureKind, LeaseSteps, TableLook, TableRow, Take } from '../shared/sql/steps.ts'
+import { fromHex, type RunMariadb } from './client.ts'
+import { AutocommitError, failureKind, isRaced } from './errors.ts'
+import { MariadbStatements } from './statements.ts'
+
+export class MariadbSteps implements LeaseSteps {
+  readonly schema: string
+  readonly #run: RunMariadb
+  readonly #sql: MariadbStatements
+
+  constructor(run: RunMariadb, table: string) {
+    this.#run = run
+    this.#sql = new MariadbStatements(table)
+    this.schema = this.#sql.create
+  }
+
+  async look(resources: readonly string[]): Promise<TableLook> {
+    const { rows } = await this.#run(this.#sql.look(resources))
+    if (columnText(rows[0], 'autocommit') !== 'on') throw new AutocommitError()
+    return {
+      clockUs: BigInt(columnText(rows[0], 'clock')),
+      rows: rows.filter(({ token }) => token !== null).map(tableRow),
+    }
+  }
+
+  async take(take: Take & { token: bigint }): Promise<boolean> {
+    try {
+      await this.#run(this.#sql.take(take))
+      return true
+    } catch (error) {
+      if (isRaced(error)) return false
+      throw error
+    }
+  }
+
+  async extend(leases: readonly LeaseRef[]): Promise<readonly boolean[]> {
+    const held = leases.map(() => false)
+    for (const [ttlMs, indexes] of byTtl(leases)) {
+      const group = indexes.map((index) => leases[index]!)
+      const { affected } = await this.#run(this.#sql.extend(group, ttlMs))
+      const isAll = affected === group.reduce((sum, { resources }) => sum + resources.length, 0)
+      // Rows that are the owner's now were so at the extension too: a lease that is gone never comes back.
+      const isHeld = isAll ? () => true : await this.#holding(group)
+      for (const index of indexes) held[index] = isHeld(leases[index]!)
+    }
+    return held
+  }
+
+  async release(lease: Pick<LeaseRef, 'resources' | 'owner'>): Promise<{ live: number; awaited: number }> {
+    const { affected } = await this.#run(this.#sql.release(lease))
+    return { live: affected, awaited: 0 }
+  }
+
+  async handOver(lease: LeaseRef, next: Take): Promise<bigint | undefined> {
+    const { affected } = await this.#run(this.#sql.handOver(lease, next))
+    if (affected === lease.resources.length) return lease.token + 1n
+    // The rows of a lease change together, unless somebody changes them by hand.
+    if (affected > 0) await this.release(next)
+    return undefined
+  }
+
+  async page(after: string, resource?: string): Promise<readonly LeaseInfo[]> {
+    const { rows } = await this.#run(this.#sql.page(after, resource))
+    return rows.map((row) => ({
+      resource: fromHex(columnText(row, 'resource')),
+      owner: fromHex(columnText(row, 'owner')),
+      token: BigInt(columnText(row, 'token')),
+      remainingMs: Number(columnText(row, 'remaining')),
+      heldMs: Number(columnText(row, 'held')),
+    }))
+  }
+
+  async create(): Promise<boolean> {
+    const { rows } = await this.#run(this.#sql.exists)
+    // Checked first: an account that may use the table need not be allowed to create one.
+    if (columnText(rows[0], 'tables') !== '0') return false
+    await this.#run(this.#sql.create)
+    return true
+  }
+
+  failureKind(error: unknown): FailureKind {
+    return failureKind(error)
+  }
+
+  async #holding(leases: readonly LeaseRef[]): Promise<(lease: LeaseRef) => boolean> {
+    const { rows } = await this.#run(this.#sql.held(leases))
+    const held = new Set(
+      rows.map((row) => pair(fromHex(columnText(row, 'resource')), fromHex(columnText(row, 'owner')))),
+    )
+    return ({ resources, owner }) => resources.every((resource) => held.has(pair(resource, owner)))
+  }
+}
+
+function byTtl(leases: readonly LeaseRef[]): Map<number, number[]> {
+  const groups = new Map<number, number[]>()
+  for (const [index, { ttlMs }] of leases.entries()) {
+    const group = groups.get(ttlMs)
+    if (group === undefined) groups.set(ttlMs, [index])
+    else group.push(index)
+  }
+  return groups
+}
+
+/** Neither of the two contains a control character. */
+function pair(resource: string, owner: string): string {
+  return `${owner}\n${resource}`
+}
+
+function tableRow(row: SqlRow): TableRow {
+  const owner = row['owner']
+  return {
+    resource: fromHex(columnText(row, 'resource')),
+    token: BigInt(columnText(row, 'token')),
+    owner: owner === null || owner === undefined ? undefined : fromHex(owner),
+    remainingMs: Number(columnText(row, 'remaining')),
+    session: undefined,
+    isEnded: false,
+    isAwaited: false,
+  }
+}

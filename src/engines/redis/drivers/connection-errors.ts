@@ -1,0 +1,45 @@
+import { errorMonitor } from 'node:events'
+import { hasMethods, property } from '../../shared/shape.ts'
+
+const remembered = new WeakMap<object, { error: Error | undefined }>()
+
+/**
+ * Remembers why a client is not connected. It only observes: an error without another listener is still printed, or ends the
+ * process, as the driver does it. Once for each client, also if several engines use it.
+ */
+export function rememberErrors(client: object): void {
+  if (remembered.has(client) || !isEmitter(client)) return
+  const last: { error: Error | undefined } = { error: undefined }
+  remembered.set(client, last)
+  client.on(errorMonitor, (error: unknown) => {
+    if (error instanceof Error) last.error = error
+  })
+  client.on('ready', () => (last.error = undefined))
+}
+
+/** The last error since the client was last connected. ioredis keeps an error from before we listened in its socket. */
+export function lastError(client: object): Error | undefined {
+  const errored = property(property(client, 'stream'), 'errored')
+  return remembered.get(client)?.error ?? (errored instanceof Error ? errored : undefined)
+}
+
+/** In words, for a client that is not connected: 'the client is reconnecting: connect ECONNREFUSED 127.0.0.1:6379'. */
+export function troubleOf(client: object, state: string): string {
+  const error = lastError(client)
+  return `the client is ${state}${error === undefined ? '' : `: ${reasonOf(error)}`}`
+}
+
+/** An ioredis Cluster that finds no node keeps the reason of the last one beside its own. */
+export function reasonOf(error: Error): string {
+  const last = 'lastNodeError' in error ? error.lastNodeError : undefined
+  const own = error.message.replace(/\.$/, '')
+  return last instanceof Error ? `${own}: ${last.message}` : own
+}
+
+interface Emitter {
+  on(event: string | symbol, listener: (error: unknown) => void): unknown
+}
+
+function isEmitter(client: object): client is Emitter {
+  return hasMethods(client, 'on')
+}

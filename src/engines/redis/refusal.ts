@@ -1,0 +1,33 @@
+import type { Refusal } from '../../engine.ts'
+import type { Election } from './election.ts'
+import { quorumOf } from './votes.ts'
+
+/** The refusal of an election that was lost although enough nodes answered. */
+export function refusalOf(election: Election, size: number): Refusal {
+  const { refusals } = election
+  const quorum = quorumOf(size)
+  const holder = holderOf(election, quorum) ?? refusals[0]?.holder
+  const votes = refusals.filter((refusal) => refusal.holder === holder).length
+  // As far as is known: the others have not answered, or were not even asked.
+  const mayHoldQuorum = election.granted().length === 0 && votes + size - refusals.length >= quorum
+  const named = holder === undefined ? {} : { holder }
+  if (votes < quorum && !mayHoldQuorum) return { kind: 'refused', reason: 'split', ...named }
+  const remainingMs = freeInMs(election, quorum)
+  return { kind: 'refused', reason: 'held', ...named, ...(remainingMs === undefined ? {} : { remainingMs }) }
+}
+
+/** The holder that a quorum of nodes names. */
+export function holderOf({ refusals }: Election, quorum: number): string | undefined {
+  const votes = (holder: string): number => refusals.filter((refusal) => refusal.holder === holder).length
+  return refusals.find(({ holder }) => votes(holder) >= quorum)?.holder
+}
+
+/** When enough locks have run out that a quorum is free. */
+function freeInMs(election: Election, quorum: number): number | undefined {
+  const times = [
+    ...election.granted().map(() => 0),
+    ...election.refusals.map(({ remainingMs }) => remainingMs ?? Infinity),
+  ]
+  const freeMs = times.sort((a, b) => a - b)[quorum - 1] ?? times.at(-1)
+  return freeMs === undefined || freeMs === Infinity ? undefined : freeMs
+}

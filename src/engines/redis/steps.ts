@@ -1,0 +1,169 @@
+import type { LeaseRef } from '../../engine.ts'
+import type { KeySet } from './keys.ts'
+import { CONFIRM, EXTEND, HAND_OVER, INSPECT, RELEASE, type Script } from './scripts.ts'
+import type { NodeAnswer } from './votes.ts'
+
+/** One atomic step on a node: a script with its keys and arguments, and what the server's reply means. */
+export interface Step<T> {
+  readonly script: Script
+  readonly keys: readonly string[]
+  readonly args: readonly string[]
+  /** Throws when the reply is none of those that the script gives. */
+  read(reply: unknown, script: Script): T
+  /** Whether the step that gave this answer wrote something that replicas can acknowledge. Undefined: it need not be asked. */
+  readonly wrote?: (answer: T) => boolean
+}
+
+export type NodeGrant = Extract<NodeAnswer, { kind: 'granted' }>
+
+/** A node that refuses says who is in the way. */
+export interface NodeRefusal {
+  readonly kind: 'refused'
+  readonly fence: number
+  readonly holder: string
+  /** Undefined for a lock without an end. */
+  readonly remainingMs: number | undefined
+}
+
+/** `script`: the acquire script by which the node votes now. `fenceTtlMs`, here and below: the counter's own time to live. */
+export function acquireStep(
+  script: Script,
+  { pairs }: KeySet,
+  owner: string,
+  ttlMs: number,
+  proposal: number,
+  fenceTtlMs: number,
+): Step<NodeGrant | NodeRefusal> {
+  const args = [owner, String(ttlMs), String(proposal), String(fenceTtlMs)]
+  return { script, keys: pairs, args, read: grantOrRefusal, wrote: isGrant }
+}
+
+export function handOverStep(
+  { pairs }: KeySet,
+  owner: string,
+  next: { readonly owner: string; readonly ttlMs: number },
+  proposal: number,
+  fenceTtlMs: number,
+): Step<NodeGrant | NodeRefusal> {
+  const args = [owner, next.owner, String(next.ttlMs), String(proposal), String(fenceTtlMs)]
+  return { script: HAND_OVER, keys: pairs, args, read: grantOrRefusal, wrote: isGrant }
+}
+
+export function confirmStep({ pairs }: KeySet, owner: string, token: number, fenceTtlMs: number): Step<NodeAnswer> {
+  return {
+    script: CONFIRM,
+    keys: pairs,
+    args: [owner, String(token), String(fenceTtlMs)],
+    read(reply) {
+      const [kind, fence] = fields(reply, CONFIRM)
+      if (kind === 1) return { kind: 'confirmed', token }
+      return kind === 2 ? { kind: 'higher', fence: numeric(fence, CONFIRM) } : { kind: 'out' }
+    },
+    wrote: ({ kind }) => kind === 'confirmed',
+  }
+}
+
+/** For each lease: is it still its owner's here? The counter of a lease whose token is below `oldUs` is written again. */
+export function extendStep(
+  leases: readonly LeaseRef[],
+  keys: readonly string[],
+  fenceTtlMs: number,
+  oldUs: number,
+): Step<readonly boolean[]> {
+  const args = [String(fenceTtlMs), String(oldUs)]
+  for (const { resources, owner, ttlMs, token } of leases) {
+    args.push(String(resources.length), owner, String(ttlMs), String(token))
+  }
+  return {
+    script: EXTEND,
+    keys,
+    args,
+    read(reply) {
+      if (!Array.isArray(reply) || reply.length !== leases.length) throw nonsense(reply, EXTEND)
+      return reply.map((ours) => Number(ours) === 1)
+    },
+    wrote: (answers) => answers.includes(true),
+  }
+}
+
+export interface NodeRelease {
+  readonly ours: boolean
+  /** How many clients got the message of this release. */
+  readonly listeners: number
+}
+
+/** `publish`: the command that wakes the waiters, or nothing. */
+export function releaseStep(
+  { pairs, channels }: KeySet,
+  owner: string,
+  token: bigint,
+  publish: 'publish' | 'spublish' | '',
+  fenceTtlMs: number,
+): Step<NodeRelease> {
+  return {
+    script: RELEASE,
+    keys: pairs,
+    args: [owner, String(token), String(fenceTtlMs), publish, ...channels],
+    read: readRelease,
+  }
+}
+
+function readRelease(reply: unknown): NodeRelease {
+  const listeners = numeric(reply, RELEASE)
+  return listeners >= 0 ? { ours: true, listeners } : { ours: false, listeners: -1 - listeners }
+}
+
+/** One resource, as a node has it. */
+export interface NodeLease {
+  /** Empty when nobody holds it. */
+  readonly owner: string
+  readonly remainingMs: number | undefined
+  readonly fence: number
+}
+
+export function inspectStep({ pairs }: KeySet): Step<readonly NodeLease[]> {
+  return { script: INSPECT, keys: pairs, args: [], read: readLeases }
+}
+
+function readLeases(reply: unknown): readonly NodeLease[] {
+  if (!Array.isArray(reply)) throw nonsense(reply, INSPECT)
+  return reply.map((row: unknown) => {
+    const [owner, left, fence] = fields(row, INSPECT)
+    return { owner: String(owner), remainingMs: timeLeft(left, INSPECT), fence: numeric(fence, INSPECT) }
+  })
+}
+
+function isGrant({ kind }: NodeGrant | NodeRefusal): boolean {
+  return kind === 'granted'
+}
+
+function grantOrRefusal(reply: unknown, script: Script): NodeGrant | NodeRefusal {
+  if (!Array.isArray(reply)) {
+    const fence = numeric(reply, script)
+    if (fence <= 0) throw nonsense(reply, script)
+    return { kind: 'granted', fence }
+  }
+  const [fence, holder, left] = reply as unknown[]
+  return { kind: 'refused', fence: numeric(fence, script), holder: String(holder), remainingMs: timeLeft(left, script) }
+}
+
+function timeLeft(value: unknown, script: Script): number | undefined {
+  const ms = numeric(value, script)
+  return ms < 0 ? undefined : ms
+}
+
+function fields(reply: unknown, script: Script): readonly unknown[] {
+  if (!Array.isArray(reply) || reply.length === 0) throw nonsense(reply, script)
+  return reply
+}
+
+export function numeric(value: unknown, script: Script): number {
+  const number = typeof value === 'string' && value !== '' ? Number(value) : value
+  if (typeof number === 'number' && Number.isSafeInteger(number)) return number
+  throw nonsense(value, script)
+}
+
+function nonsense(reply: unknown, script: Script): Error {
+  const text = JSON.stringify(reply) ?? String(reply)
+  return new Error(`the server answered the ${script.name} script with nonsense: ${text.slice(0, 120)}`)
+}

@@ -1,0 +1,365 @@
+import { sleep, type Clock } from '../../../clock.ts'
+import { Deadlines } from '../../../deadlines.ts'
+import type {
+  Engine,
+  EngineLimits,
+  Extension,
+  Finding,
+  Grant,
+  Guarantees,
+  LeaseInfo,
+  LeaseRef,
+  LeaseRequest,
+  NodeState,
+  Refusal,
+  Release,
+  Watch,
+} from '../../../engine.ts'
+import { EngineError, messageOf } from '../../../errors.ts'
+import type { Random } from '../../../random.ts'
+import { inRounds } from '../next-round.ts'
+import { Cleanup } from '../cleanup.ts'
+import { engineErrorFrom } from '../errors.ts'
+import { inTime, NoAnswerError } from '../in-time.ts'
+import { PAGE, type FailureKind, type LeaseSteps, type TableLook, type TableRow, type Take } from './steps.ts'
+
+export interface LeaseEngineOptions {
+  readonly name: string
+  readonly identity: string
+  readonly guarantees: Guarantees
+  readonly limits: EngineLimits
+  readonly clock: Clock
+  readonly random: Random
+  readonly steps: LeaseSteps
+  /** Create the table when a statement finds that it is not there. */
+  readonly createTable: boolean
+  /** How long a statement about a lease of this ttl may take. */
+  readonly timeoutMs: (ttlMs: number) => number
+  readonly check: (ttlMs: number) => Promise<readonly Finding[]>
+  readonly wakeups?: LeaseWakeups
+  /** Ends what the engine opened for itself. */
+  readonly end?: () => Promise<void>
+}
+
+/** Where the database notifies of releases. */
+export interface LeaseWakeups {
+  watch(resources: readonly string[], freed: () => void): Watch
+  /** Whether somebody here relies on a notification: then we may only be refused by a holder that will notify us. */
+  isWatched(resources: readonly string[]): boolean
+}
+
+/** A statement that lost a race runs at most this often; under a strict isolation level every rival's commit is one. */
+const MOST_TRIES = 20
+/** The longest pause after the first lost race, which keeps rivals from colliding again. It doubles every time. */
+const PAUSE_MS = 1
+const LONGEST_PAUSE_MS = 50
+/** Statements that belong to no lease have as much time as if they belonged to one of this ttl. */
+const NO_TTL_MS = 30_000
+/** A lease that ends with a session may end at any time without a notification; waiters look this often. */
+const LOOK_EVERY_MS = 500
+
+/** The engine of `postgres/` and `mariadb/`: leases in a table. What is special about a database is in its `LeaseSteps`. */
+export class LeaseEngine implements Engine {
+  readonly name: string
+  readonly identity: string
+  readonly guarantees: Guarantees
+  readonly limits: EngineLimits
+  readonly check: (ttlMs: number) => Promise<readonly Finding[]>
+  readonly watch?: NonNullable<Engine['watch']>
+  readonly leave?: NonNullable<Engine['leave']>
+  readonly #options: LeaseEngineOptions
+  readonly #steps: LeaseSteps
+  readonly #clock: Clock
+  readonly #deadlines: Deadlines
+  readonly #cleanup: Cleanup
+  readonly #underWay = new Set<Promise<unknown>>()
+  #closed = false
+
+  constructor(options: LeaseEngineOptions) {
+    this.name = options.name
+    this.identity = options.identity
+    this.guarantees = options.guarantees
+    this.limits = options.limits
+    this.check = options.check
+    this.#options = options
+    this.#steps = options.steps
+    this.#clock = options.clock
+    this.#deadlines = new Deadlines(options.clock)
+    this.#cleanup = new Cleanup(options.clock)
+    const { wakeups, steps } = options
+    if (wakeups !== undefined) this.watch = (resources, freed) => this.#watch(wakeups, resources, freed)
+    if (steps.leave !== undefined) this.leave = (lease) => this.#leave(lease)
+  }
+
+  acquire(request: LeaseRequest): Promise<Grant | Refusal> {
+    return inRounds(this.#clock, request, () => this.#undoable(request, (again) => this.#acquire(request, again)))
+  }
+
+  async extend(leases: readonly LeaseRef[]): Promise<readonly Extension[]> {
+    const shortestMs = Math.min(...leases.map(({ ttlMs }) => ttlMs))
+    try {
+      const nothing = leases.map(() => false)
+      const held = await this.#run(() => this.#steps.extend(leases), this.#options.timeoutMs(shortestMs), nothing)
+      return held.map((isHeld) => (isHeld ? { kind: 'held' } : { kind: 'lost' }))
+    } catch (error) {
+      return leases.map(({ resources }) => ({ kind: 'unknown', cause: this.#failure(error, resources) }))
+    }
+  }
+
+  async release(lease: LeaseRef): Promise<Release> {
+    try {
+      return await this.#release(lease)
+    } catch (error) {
+      throw this.#failure(error, lease.resources)
+    }
+  }
+
+  async handOver(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal> {
+    const work = async (): Promise<Grant | Refusal> => {
+      const token = await this.#steps.handOver(lease, next)
+      return token === undefined ? { kind: 'refused', reason: 'held' } : { kind: 'granted', token }
+    }
+    // When the answer is lost, nobody knows whose it is: the old owner wanted to release it, the next one goes on waiting.
+    return this.#undoable(next, (again) => again(work), lease)
+  }
+
+  async probe(): Promise<readonly NodeState[]> {
+    const node = this.name
+    const sentWallMs = this.#clock.wallMs()
+    const sentMs = this.#clock.monotonicMs()
+    try {
+      const nothing: TableLook = { clockUs: 0n, rows: [] }
+      // A name that no resource has, since an empty list is no SQL: the answer has the server's time in any case.
+      const { clockUs } = await this.#run(() => this.#steps.look(['']), this.#options.timeoutMs(NO_TTL_MS), nothing)
+      const roundTripMs = this.#clock.monotonicMs() - sentMs
+      const clockOffsetMs = clockUs === 0n ? undefined : Number(clockUs) / 1000 - (sentWallMs + roundTripMs / 2)
+      return [{ node, roundTripMs, clockOffsetMs }]
+    } catch (error) {
+      const { message } = this.#failure(error, [])
+      return [{ node, roundTripMs: undefined, clockOffsetMs: undefined, error: message }]
+    }
+  }
+
+  async *inspect(resource?: string): AsyncIterable<LeaseInfo> {
+    for (let after = ''; ;) {
+      const query = (): Promise<readonly LeaseInfo[]> => this.#steps.page(after, resource)
+      const page = await this.#run(query, this.#options.timeoutMs(NO_TTL_MS), []).catch((error: unknown) => {
+        throw this.#failure(error, resource === undefined ? [] : [resource])
+      })
+      yield* page
+      if (page.length < PAGE) return
+      after = page.at(-1)!.resource
+    }
+  }
+
+  async init(): Promise<readonly string[]> {
+    try {
+      const created = await inTime(this.#create(), this.#deadlines, this.#options.timeoutMs(NO_TTL_MS))
+      return [created ? `created the table:\n${this.#steps.schema}` : 'the table is there']
+    } catch (error) {
+      throw this.#failure(error, [])
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    await Promise.allSettled([...this.#underWay, this.#cleanup.close()])
+    await this.#options.end?.()
+    this.#deadlines.close()
+  }
+
+  /**
+   * Holders notify of a release only if they were asked to. They are asked here, and again with every refusal while somebody
+   * watches: a release removes the request, and everybody who is notified makes an attempt.
+   */
+  #watch(wakeups: LeaseWakeups, resources: readonly string[], freed: () => void): Watch {
+    const watch = wakeups.watch(resources, freed)
+    const ask = (): Promise<boolean> => this.#steps.noteAll!(resources).then(() => true)
+    const asked = watch.armed.then((isArmed) => isArmed && this.#run(ask, this.#options.timeoutMs(NO_TTL_MS), true))
+    // The core polls, and its attempts say what is wrong.
+    return { armed: asked.catch(() => false), close: () => watch.close() }
+  }
+
+  async #acquire(request: LeaseRequest, again: Again): Promise<Grant | Refusal> {
+    const { resources } = request
+    for (let tries = 0; tries < MOST_TRIES; tries++) {
+      if (resources.length === 1 && this.#steps.takeOne !== undefined) {
+        const token = await again(() => this.#steps.takeOne!(request))
+        if (token !== undefined) return { kind: 'granted', token }
+      }
+      const look = await again(() => this.#steps.look(resources))
+      const blocker = blockerOf(look, request.owner)
+      if (blocker !== undefined) {
+        const isNoted = this.#options.wakeups?.isWatched(resources) !== true || blocker.isAwaited
+        if (isNoted || (await again(() => this.#steps.note!(blocker)))) return refusal(blocker)
+        // It was released between the look and the note, and nobody was notified.
+        continue
+      }
+      const token = await this.#take(look, request, again)
+      if (token !== undefined) return { kind: 'granted', token }
+    }
+    return { kind: 'refused', reason: 'split' }
+  }
+
+  async #take(look: TableLook, request: LeaseRequest, again: Again): Promise<bigint | undefined> {
+    const { resources, owner, ttlMs } = request
+    const own = look.rows.filter((row) => row.owner === owner && row.remainingMs > 0)
+    if (own.length === resources.length) {
+      const { token } = own[0]!
+      const [isHeld] = await again(() => this.#steps.extend([{ resources, owner, ttlMs, token }]))
+      return isHeld === true ? token : undefined
+    }
+    const token = nextToken(look)
+    const endedSessions = look.rows.flatMap(({ isEnded, session }) => (isEnded ? [session!] : []))
+    return (await again(() => this.#steps.take({ resources, owner, ttlMs, token, endedSessions }))) ? token : undefined
+  }
+
+  /** An attempt whose outcome may stay unknown: what it leaves behind is removed, also when it takes effect late. */
+  async #undoable(
+    request: Take,
+    work: (again: Again) => Promise<Grant | Refusal>,
+    before?: LeaseRef,
+  ): Promise<Grant | Refusal> {
+    const undo = (): void => {
+      for (const { resources, owner, ttlMs } of before === undefined ? [request] : [request, before]) {
+        this.#cleanup.later(() => this.#release({ resources, owner, ttlMs }), ttlMs)
+      }
+    }
+    let late = false
+    let attempt: Promise<Grant | Refusal> | undefined
+    try {
+      return await this.#tracked(() => {
+        attempt = this.#onTable(() => work((step) => this.#again(step, () => late)))
+        return attempt
+      }, this.#options.timeoutMs(request.ttlMs))
+    } catch (error) {
+      late = true
+      if (error instanceof NoAnswerError) {
+        // Now, in case only the answer is late; and again when the attempt has settled, in case the request was late.
+        undo()
+        attempt?.then(
+          ({ kind }) => kind === 'granted' && undo(),
+          (lateError: unknown) => this.#failureKind(lateError) === 'unknown' && undo(),
+        )
+      } else if (this.#failureKind(error) === 'unknown') undo()
+      throw this.#failure(error, request.resources)
+    }
+  }
+
+  async #leave(lease: LeaseRef): Promise<Extension> {
+    try {
+      const isHeld = await this.#run(() => this.#steps.leave!(lease), this.#options.timeoutMs(lease.ttlMs), false)
+      return isHeld ? { kind: 'held' } : { kind: 'lost' }
+    } catch (error) {
+      return { kind: 'unknown', cause: this.#failure(error, lease.resources) }
+    }
+  }
+
+  async #release(lease: Pick<LeaseRef, 'resources' | 'owner' | 'ttlMs'>): Promise<Release> {
+    const query = (): ReturnType<LeaseSteps['release']> => this.#steps.release(lease)
+    const { live, awaited } = await this.#run(query, this.#options.timeoutMs(lease.ttlMs), { live: 0, awaited: 0 })
+    return { ours: live === lease.resources.length, awaited }
+  }
+
+  /** A statement about leases that exist, with one deadline for all its tries. Without a table it returns `nothing`. */
+  async #run<T>(statement: () => Promise<T>, timeoutMs: number, nothing: T): Promise<T> {
+    let late = false
+    const work = (): Promise<T> => this.#again(statement, () => late)
+    try {
+      return await this.#tracked(work, timeoutMs)
+    } catch (error) {
+      late = true
+      if (this.#failureKind(error) === 'no table') return nothing
+      throw error
+    }
+  }
+
+  /** Runs it again when it lost a race against another transaction. */
+  async #again<T>(statement: () => Promise<T>, isLate: () => boolean): Promise<T> {
+    for (let tries = 1; ; tries++) {
+      if (isLate()) throw new NoAnswerError(0)
+      try {
+        return await statement()
+      } catch (error) {
+        if (this.#failureKind(error) !== 'again' || tries >= MOST_TRIES) throw error
+        await sleep(this.#clock, this.#options.random.fraction() * Math.min(PAUSE_MS * 2 ** tries, LONGEST_PAUSE_MS))
+      }
+    }
+  }
+
+  /** The very first attempt finds no table. */
+  async #onTable<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      return await work()
+    } catch (error) {
+      if (!this.#options.createTable || this.#failureKind(error) !== 'no table') throw error
+      await this.#create()
+      return work()
+    }
+  }
+
+  async #create(): Promise<boolean> {
+    try {
+      return await this.#steps.create()
+    } catch (error) {
+      throw new EngineError(
+        `${this.name}: ${messageOf(error)}; the table can be created by hand:\n${this.#steps.schema}`,
+        [],
+        {
+          cause: error,
+          transient: this.#failureKind(error) !== 'never',
+        },
+      )
+    }
+  }
+
+  /** With a deadline; `close` waits for it. */
+  #tracked<T>(work: () => Promise<T>, timeoutMs: number): Promise<T> {
+    const bounded = inTime(work(), this.#deadlines, timeoutMs)
+    this.#underWay.add(bounded)
+    return bounded.finally(() => this.#underWay.delete(bounded))
+  }
+
+  #failureKind(error: unknown): FailureKind {
+    // One of ours: the table could not be created, so no statement ran on it.
+    if (error instanceof EngineError) return error.transient ? 'undone' : 'never'
+    return error instanceof NoAnswerError ? 'unknown' : this.#steps.failureKind(error)
+  }
+
+  #failure(error: unknown, resources: readonly string[]): EngineError {
+    const kind = this.#failureKind(error)
+    const remedy =
+      kind === 'no table'
+        ? `; create it with \`ringfence init\`, with engine.init() or with:\n${this.#steps.schema}`
+        : ''
+    const isPermanent = kind === 'never' || kind === 'no table' || this.#closed
+    return engineErrorFrom(error, this.name, resources, { isPermanent, message: `${messageOf(error)}${remedy}` })
+  }
+}
+
+type Again = <T>(statement: () => Promise<T>) => Promise<T>
+
+/** Of the leases in the way, the one that lasts longest. */
+function blockerOf({ rows }: TableLook, owner: string): TableRow | undefined {
+  let blocker: TableRow | undefined
+  for (const row of rows) {
+    if (row.owner === undefined || row.owner === owner || row.isEnded || row.remainingMs <= 0) continue
+    if (blocker === undefined || row.remainingMs > blocker.remainingMs) blocker = row
+  }
+  return blocker
+}
+
+function refusal({ owner, remainingMs, session }: TableRow): Refusal {
+  const leftMs = session === undefined ? remainingMs : Math.min(remainingMs, LOOK_EVERY_MS)
+  return { kind: 'refused', reason: 'held', ...(owner === undefined ? {} : { holder: owner }), remainingMs: leftMs }
+}
+
+/**
+ * Above all counters, and not below the clock: a failover to a replica that lacks the last grants, a restored backup or a
+ * deleted row would otherwise lead to the same token twice.
+ */
+function nextToken({ clockUs, rows }: TableLook): bigint {
+  let token = clockUs
+  for (const row of rows) if (row.token >= token) token = row.token + 1n
+  return token
+}

@@ -1,0 +1,75 @@
+import type { LeaseInfo, LeaseRef } from '../../../engine.ts'
+
+/** The number of rows in one answer of `page`; fewer rows mean that it was the last page. */
+export const PAGE = 500
+
+/** What a row says now, by the server's clock. */
+export interface TableRow {
+  readonly resource: string
+  readonly token: bigint
+  /** Undefined when it is free. A row whose time is up is free too, even if it has an owner. */
+  readonly owner: string | undefined
+  /** Until it ends by itself; 0 or less when its time is up. */
+  readonly remainingMs: number
+  /** The session that the lease ends with, where it is bound to one. */
+  readonly session: string | undefined
+  /** That session is over, and the lease with it. */
+  readonly isEnded: boolean
+  /** Its release will notify those who listen. */
+  readonly isAwaited: boolean
+}
+
+export interface TableLook {
+  /** The server's clock, in µs since 1970. */
+  readonly clockUs: bigint
+  /** Resources that nobody has ever had are not among them. */
+  readonly rows: readonly TableRow[]
+}
+
+export interface Take {
+  readonly resources: readonly string[]
+  readonly owner: string
+  readonly ttlMs: number
+}
+
+/**
+ * The steps on a table with one row for each resource that was ever leased: its counter, and who has it until when. Every
+ * step is one statement in a transaction of its own, so that it works through a pooler that lends out a connection for one
+ * transaction. All times are the server's.
+ */
+export interface LeaseSteps {
+  /** Only where one statement can both take a free row and return the new token. Undefined means that it was not free. */
+  readonly takeOne?: (take: Take) => Promise<bigint | undefined>
+  look(resources: readonly string[]): Promise<TableLook>
+  /**
+   * Takes all of the rows or none: each only if it is free at that moment and its counter is below the token. Returns false
+   * when one was not, because another process was faster.
+   */
+  take(take: Take & { token: bigint; endedSessions: readonly string[] }): Promise<boolean>
+  /** Asks the holder to notify of its release. Returns false when it is not the holder any more. */
+  note?(row: TableRow): Promise<boolean>
+  /** Asks the holders of these resources. */
+  noteAll?(resources: readonly string[]): Promise<void>
+  /** Returns which of the leases are still their owners'. Those now last for their ttl from this moment. */
+  extend(leases: readonly LeaseRef[]): Promise<readonly boolean[]>
+  /** The last extension of a lease that is bound to a session: unbinds it. */
+  leave?(lease: LeaseRef): Promise<boolean>
+  /** Returns how many of the rows were the owner's until now, and how many processes are known to wait for one. */
+  release(lease: Pick<LeaseRef, 'resources' | 'owner'>): Promise<{ readonly live: number; readonly awaited: number }>
+  /** Returns the new token, or undefined when the lease is no longer the owner's. */
+  handOver(lease: LeaseRef, next: Take): Promise<bigint | undefined>
+  /** Returns one page of the held leases (of one resource or all of them) in the order of names: those after `after`. */
+  page(after: string, resource?: string): Promise<readonly LeaseInfo[]>
+  /** Creates the table where there is none. Returns whether it did. */
+  create(): Promise<boolean>
+  /** The statement that creates the table, for people. */
+  readonly schema: string
+  failureKind(error: unknown): FailureKind
+}
+
+/**
+ * What an error means. `again`: the statement lost a race against another transaction and was rolled back. `no table`: there
+ * is no lease table. `never`: no retry will help, and nothing was done. `undone`: a retry may help, and nothing was done.
+ * `unknown`: it may have been done.
+ */
+export type FailureKind = 'again' | 'no table' | 'never' | 'undone' | 'unknown'

@@ -1,0 +1,46 @@
+import { GlideClient } from '@valkey/valkey-glide'
+import { Redis } from 'ioredis'
+import { Redis as Valkey } from 'iovalkey'
+import { createClient, createClientPool } from 'redis'
+import { systemClock } from '../../../dist/clock.js'
+import { createLocks } from '../../../dist/index.js'
+import { systemRandom } from '../../../dist/random.js'
+import { ioredis, iovalkey, nodeRedis, redis, valkeyGlide } from '../../../dist/engines/redis/index.js'
+
+// Waits once for what another process holds, and closes its own client alone: what the locks have opened must not keep the
+// process alive. Neither must a subscription that is in use, whose connection is never idle.
+const address = { host: '127.0.0.1', port: Number(process.env.RINGFENCE_PORT) }
+
+const DRIVERS = {
+  ioredis: async () => {
+    const client = new Redis(address)
+    return { client, wrap: ioredis, close: () => client.quit() }
+  },
+  iovalkey: async () => {
+    const client = new Valkey(address)
+    return { client, wrap: iovalkey, close: () => client.quit() }
+  },
+  'node-redis': async () => {
+    const client = await createClient({ socket: address }).connect()
+    return { client, wrap: nodeRedis, close: () => client.close() }
+  },
+  'node-redis pool': async () => {
+    const client = createClientPool({ socket: address })
+    await client.connect()
+    return { client, wrap: nodeRedis, close: () => client.close() }
+  },
+  GLIDE: async () => {
+    const client = await GlideClient.createClient({ addresses: [address] })
+    return { client, wrap: valkeyGlide, close: () => client.close() }
+  },
+}
+
+const { client, wrap, close } = await DRIVERS[process.env.DRIVER]()
+const locks = createLocks(redis(client))
+const lease = await locks.acquire('order', { wait: '20s' })
+await lease.release()
+await wrap(client)
+  .subscriber(systemClock, systemRandom)
+  .subscribe('in use', () => undefined)
+await close()
+process.send({ type: 'done' })
