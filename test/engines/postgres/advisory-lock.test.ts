@@ -156,6 +156,17 @@ describe.each<[string, Locked]>([
   })
 })
 
+test('a statement that fails while nobody waits for it costs the commit, and the pool no connection', async () => {
+  const client = await pool.connect()
+  const { rows: before } = await client.query('SELECT pg_backend_pid() AS pid')
+  client.release()
+  const passedOver = withAdvisoryLock(pool, 'not awaited', async (tx) => {
+    tx.query('SELECT 1 / 0').catch(() => undefined)
+  })
+  await expect(passedOver).rejects.toThrow('nothing was committed')
+  expect((await pool.query('SELECT pg_backend_pid() AS pid')).rows).toEqual(before)
+})
+
 test('a rollback of PGlite itself is told as well', async () => {
   const rolledBack = withAdvisoryLock(db, 'rolled back', (tx) => tx.rollback())
   await expect(rolledBack).rejects.toThrow('the work has ended the transaction')

@@ -50,6 +50,8 @@ export async function inTransaction<T>(
     if (watch.isOver) throw endedByWork()
     await proveAndCommit(client, watch).catch(async (error: unknown) => {
       if (watch!.isOver) throw endedByWork(error)
+      // The rollback is ours: it must not be taken for an end by the work, which closes the connection.
+      watch!.close()
       isClean = await isRolledBack(client)
       throwUnproved(error)
     })
