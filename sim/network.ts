@@ -4,13 +4,19 @@ import type { Seeded } from './random.ts'
 import type { Reply } from './redis.ts'
 import type { Server } from './server.ts'
 
-/** Commands that go out back to back on one connection, and are answered together. */
-export interface Request {
+/** A command in words: which step of the protocol it is, and whose. */
+export interface StepInWords {
   readonly id: number
-  readonly commands: readonly (readonly string[])[]
   readonly what: string
   readonly owner: string
   readonly former: string
+}
+
+/** Commands that go out back to back on one connection, and are answered together. */
+export interface Request {
+  readonly commands: readonly (readonly string[])[]
+  /** One, or those of a call of several. */
+  readonly steps: readonly StepInWords[]
 }
 
 /** The path between one process and one server, as it is now. */

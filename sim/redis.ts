@@ -312,6 +312,7 @@ export class Redis {
           }
         },
       ],
+      ['error_reply', (message: LuaValue) => new LuaTable([['err', message]])],
     ])
   }
 

@@ -50,13 +50,17 @@ export async function run(plan: Plan): Promise<Outcome> {
   void (async () => {
     for (const [index, { workload, resource }] of turns.entries()) {
       const turn = index < turns.length / 2 ? 'first' : 'second'
+      // That a flush has taken a node's stamp is noticed by the first new process that asks it: only then it begins to sit out.
+      if (index === turns.length / 2 && plan.faults.some(({ kind }) => kind === 'flushall')) {
+        await new Promise<void>((resolve) => time.after(sitOutMs(plan), resolve))
+      }
       const acquire = (): Promise<Lease> => workload.locks.acquire(resource, { wait: patienceMs })
       const lease = await workload.call([resource], patienceMs, acquire, { turn })
       if (lease !== undefined) await workload.release(lease)
     }
     isDone = true
   })()
-  await time.run(time.nowMs + patienceMs * turns.length + 1000, () => isDone)
+  await time.run(time.nowMs + patienceMs * turns.length + sitOutMs(plan) + 1000, () => isDone)
 
   for (const { workload } of world.everyone) void workload.locks.close()
   // Deadlines of the last commands, subscriptions that were just being made.

@@ -65,7 +65,9 @@ export class SubscriptionsRun {
         server: this.#server,
         random: random.fork('subscriber'),
         driver: 'reject',
-        describe: (commands) => ({ id: ++this.#requests, what: commands[0]!.join(' '), owner: '', former: '' }),
+        describe: ([command = []]) => ({
+          steps: [{ id: ++this.#requests, what: command.join(' '), owner: '', former: '' }],
+        }),
         sent: () => undefined,
         heard: () => undefined,
         dropped: () => undefined,

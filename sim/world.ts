@@ -6,10 +6,11 @@ import { SimClient } from './client.ts'
 import { MachineClock, Time } from './clock.ts'
 import { History } from './history.ts'
 import { Nemesis, type Fault } from './nemesis.ts'
-import { Network, type Request } from './network.ts'
+import { Network, type Request, type StepInWords } from './network.ts'
 import type { Plan } from './plan.ts'
 import { Process } from './process.ts'
 import { Seeded } from './random.ts'
+import { ServerError, type Reply } from './redis.ts'
 import { Server } from './server.ts'
 import { Store } from './store.ts'
 import { Workload, type Counter } from './workload.ts'
@@ -51,27 +52,28 @@ export class World {
     })
     for (const server of this.servers) {
       let had = 0
-      server.executing = ({ what, owner }) => void (had = what === 'extend' ? locksOf(owner, server) : 0)
-      server.executed = ({ process, isOpen }, request, reply) => {
-        const { id, what, owner, former } = request
+      server.executing = ({ steps: [{ what, owner } = NO_STEP] }) =>
+        void (had = what === 'extend' ? locksOf(owner, server) : 0)
+      server.executed = ({ process, isOpen }, { steps }, replies) => {
         const { name: node } = server
         const at = this.time.nowMs
-        const isDone = what === 'release' && !(reply[0] instanceof Error && reply[0].message.startsWith('NOSCRIPT'))
-        const kept = isDone ? locksOf(owner, server) : 0
-        this.history.add({
-          at,
-          kind: 'exec',
-          id,
-          what,
-          owner,
-          former,
-          process: process.name,
-          node,
-          late: !isOpen,
-          reply,
-          kept,
-          ...(what === 'extend' && had === 0 && locksOf(owner, server) > 0 ? { remade: true } : {}),
-        })
+        for (const [index, step] of steps.entries()) {
+          const { what, owner } = step
+          const reply = steps.length === 1 ? replies : [partOf(replies[0], index), ...replies.slice(1)]
+          const isDone = what === 'release' && !(reply[0] instanceof Error && reply[0].message.startsWith('NOSCRIPT'))
+          const kept = isDone ? locksOf(owner, server) : 0
+          this.history.add({
+            at,
+            kind: 'exec',
+            ...step,
+            process: process.name,
+            node,
+            late: !isOpen,
+            reply,
+            kept,
+            ...(what === 'extend' && had === 0 && locksOf(owner, server) > 0 ? { remade: true } : {}),
+          })
+        }
         if (this.#isBlank) this.#lookForTraces()
       }
     }
@@ -123,14 +125,19 @@ export class World {
           driver,
           ...(pool === undefined ? {} : { pool }),
           describe: (commands) => this.#describe(commands),
-          sent: ({ id, what, owner, former }, node, again) =>
-            this.history.add({ at: process.nowMs, kind: 'send', id, what, owner, former, process: name, node, again }),
-          heard: ({ id, what, owner, former }, node) => {
-            this.history.add({ at: time.nowMs, kind: 'heard', id, what, owner, former, process: name, node })
-            if (VOTES.has(what)) process.hears()
+          sent: ({ steps }, node, again) => {
+            const at = process.nowMs
+            for (const step of steps) this.history.add({ at, kind: 'send', ...step, process: name, node, again })
           },
-          dropped: ({ id, what, owner, former }, node) =>
-            this.history.add({ at: time.nowMs, kind: 'dropped', id, what, owner, former, process: name, node }),
+          heard: ({ steps }, node) => {
+            const at = time.nowMs
+            for (const step of steps) this.history.add({ at, kind: 'heard', ...step, process: name, node })
+            if (steps.some(({ what }) => VOTES.has(what))) process.hears()
+          },
+          dropped: ({ steps }, node) => {
+            const at = time.nowMs
+            for (const step of steps) this.history.add({ at, kind: 'dropped', ...step, process: name, node })
+          },
         }),
     )
     const engine =
@@ -208,19 +215,48 @@ export class World {
     this.history.add({ at: this.time.nowMs, kind: isBlank ? 'blank' : 'stamped' })
   }
 
-  /** A command in words: which step of the protocol it is, and whose. */
-  #describe(commands: readonly (readonly string[])[]): Omit<Request, 'commands'> {
+  #describe(commands: readonly (readonly string[])[]): Pick<Request, 'steps'> {
     const [name = '', first = '', keys = '0', ...rest] = commands[0]!
-    const id = ++this.#ids
-    if (name !== 'EVALSHA' && name !== 'EVAL')
-      return { id, what: `${name} ${first}`.slice(0, 40), owner: '', former: '' }
-    if (rest[0] === STAMP_KEY) return { id, what: 'stamp', owner: '', former: '' }
+    const step = (what: string, owner = '', former = ''): StepInWords => ({ id: ++this.#ids, what, owner, former })
+    if (name !== 'EVALSHA' && name !== 'EVAL') return { steps: [step(`${name} ${first}`.slice(0, 40))] }
+    if (rest[0] === STAMP_KEY) return { steps: [step('stamp')] }
     const args = rest.slice(Number(keys))
     const what = (name === 'EVALSHA' ? NAMES : TEXTS).get(first) ?? 'acquire'
-    // A batch of extensions is many owners'; the one handed over to is who it is about.
-    const owner = what === 'extend' ? args[3]! : what === 'handOver' ? args[1]! : what === 'inspect' ? '' : args[0]!
-    return { id, what, owner, former: what === 'handOver' ? args[0]! : '' }
+    const [owner = '', next = '', , other = ''] = args
+    switch (what) {
+      case 'inspect':
+        return { steps: [step(what)] }
+      case 'extend':
+        // A batch of extensions is many owners'.
+        return { steps: [step(what, other)] }
+      case 'handOver':
+        return { steps: [step(what, next, owner)] }
+      case 'acquire':
+        return { steps: args.length === 4 ? [step(what, owner)] : together(args, step) }
+      default:
+        return { steps: [step(what, owner)] }
+    }
   }
+}
+
+const NO_STEP = { what: '', owner: '' }
+
+/** The steps of one call: see `TOGETHER` of the scripts. */
+function together(args: readonly string[], step: (what: string, owner: string, former?: string) => StepInWords) {
+  const steps: StepInWords[] = []
+  for (let at = 0; at < args.length; at += Number(args[at + 2]) + 3) {
+    const [owner = '', next = ''] = args.slice(at + 3)
+    const what = { a: 'acquire', c: 'confirm', r: 'release', h: 'handOver' }[args[at]!]!
+    steps.push(what === 'handOver' ? step(what, next, owner) : step(what, owner))
+  }
+  return steps
+}
+
+/** What one of several steps was answered; an error is the only item of a list. */
+function partOf(replies: Reply | undefined, index: number): Reply {
+  if (!Array.isArray(replies)) return replies ?? null
+  const reply = (replies as readonly Reply[])[index] ?? null
+  return Array.isArray(reply) && reply.length === 1 ? new ServerError(String(reply[0])) : reply
 }
 
 function locksOf(owner: string, { redis }: Server): number {

@@ -1,5 +1,5 @@
-import { elapsedMs, instant, sleep, type Instant } from './clock.ts'
-import type { Engine, LeaseRef, Refusal } from './engine.ts'
+import { elapsedMs, instant, type Instant } from './clock.ts'
+import type { Engine, Grant, LeaseRef, LeaseRequest, Refusal } from './engine.ts'
 import { EngineError, engineErrorOf } from './errors.ts'
 import type { Chain } from './lease.ts'
 import type { Lifetime } from './lifetime.ts'
@@ -21,10 +21,12 @@ export interface AttemptPlan {
   readonly contended: boolean
   /** Whether the call still waits for it. */
   isWanted(): boolean
-  /** A round was refused. */
-  refused?(refusal: Refusal): void
   /** It was granted: called in the same moment in which the locks were seen to be open, so that `close` misses no lease. */
   granted(acquisition: Acquisition): void
+  /** A round was refused. After the last one of an attempt comes `refused`. */
+  refusedOnce(refusal: Refusal): void
+  refused(refusal: Refusal): void
+  failed(error: unknown): void
 }
 
 /** An attempt that was granted: not yet a lease in the hands of a user. */
@@ -53,30 +55,63 @@ export class Attempts {
     this.#lifetime = lifetime
   }
 
-  /** One attempt, and more after a split vote while it is still wanted. Rejects with `EngineError`. */
-  async attempt(plan: AttemptPlan): Promise<Acquisition | Refusal> {
-    const { call, resources, ttlMs, contended, keepMs = 0 } = plan
-    const { clock, random, tell } = this.#settings
+  /**
+   * One attempt, and more after a split vote while it is still wanted. Ends with `granted`, `refused`, or `failed` (an
+   * `EngineError`) of the plan. Written with callbacks: every lease passes here.
+   */
+  attempt(plan: AttemptPlan): void {
     this.#lifetime.begin()
+    this.#round(plan, 0)
+  }
+
+  #round(plan: AttemptPlan, round: number): void {
+    const { call, resources, ttlMs, contended, keepMs = 0 } = plan
+    const owner = this.#newOwner()
+    const since = instant(this.#settings.clock)
+    this.#settings.tell?.({ type: 'attempt', call, resources, owner })
+    const request = { resources, owner, ttlMs, round, contended, ...(keepMs > 0 ? { keepMs } : {}) }
+    this.#ask(request).then(
+      (outcome) => {
+        if (outcome.kind === 'refused') return this.#refused(plan, round, owner, outcome)
+        const acquired = acquisition(plan, owner, outcome.token, since)
+        if (!this.#isWorthIt(acquired)) return this.#undo(plan, acquired).catch((error) => this.#fail(plan, error))
+        plan.granted(acquired)
+        this.#lifetime.end()
+      },
+      (cause: unknown) => this.#fail(plan, this.#failure(plan, owner, cause)),
+    )
+  }
+
+  #ask(request: LeaseRequest): Promise<Grant | Refusal> {
     try {
-      for (let round = 0; ; round++) {
-        const owner = this.#newOwner()
-        const since = instant(clock)
-        tell?.({ type: 'attempt', call, resources, owner })
-        const request = { resources, owner, ttlMs, round, contended, ...(keepMs > 0 ? { keepMs } : {}) }
-        const outcome = await this.#engine.acquire(request).catch((cause: unknown) => this.#failed(plan, owner, cause))
-        if (outcome.kind === 'granted') return await this.#settle(plan, acquisition(plan, owner, outcome.token, since))
-        const { reason, holder, retryWithinMs } = outcome
-        tell?.({ type: 'refused', call, resources, owner, reason, holder })
-        plan.refused?.(outcome)
-        if (retryWithinMs === undefined || this.#lifetime.isClosed) return outcome
-        await sleep(clock, random.fraction() * retryWithinMs)
-        // A call that has given up makes no more attempts: those behind it in the queue wait until it is done.
-        if (!plan.isWanted()) return outcome
-      }
-    } finally {
-      this.#lifetime.end()
+      return this.#engine.acquire(request)
+    } catch (error) {
+      return Promise.reject(error)
     }
+  }
+
+  #refused(plan: AttemptPlan, round: number, owner: string, refusal: Refusal): void {
+    const { call, resources } = plan
+    const { reason, holder, retryWithinMs } = refusal
+    const { clock, random } = this.#settings
+    this.#settings.tell?.({ type: 'refused', call, resources, owner, reason, holder })
+    plan.refusedOnce(refusal)
+    if (retryWithinMs === undefined || this.#lifetime.isClosed) return this.#end(plan, refusal)
+    clock.timer(() => {
+      // A call that has given up makes no more attempts: those behind it in the queue wait until it is done.
+      if (plan.isWanted()) this.#round(plan, round + 1)
+      else this.#end(plan, refusal)
+    }, random.fraction() * retryWithinMs)
+  }
+
+  #end(plan: AttemptPlan, refusal: Refusal): void {
+    plan.refused(refusal)
+    this.#lifetime.end()
+  }
+
+  #fail(plan: AttemptPlan, error: unknown): void {
+    plan.failed(error)
+    this.#lifetime.end()
   }
 
   /** A place in the servers' own queue until the lease is ours. Rejects with `EngineError`, or when the signal aborts. */
@@ -90,9 +125,12 @@ export class Attempts {
       const { token, since } = await this.#engine.enqueue!(request, signal).catch((cause: unknown) => {
         // A place that was given up is not a failure of the engine.
         if (signal.aborted) throw cause
-        return this.#failed(plan, owner, cause)
+        throw this.#failure(plan, owner, cause)
       })
-      return await this.#settle(plan, acquisition(plan, owner, token, since))
+      const acquired = acquisition(plan, owner, token, since)
+      if (!this.#isWorthIt(acquired)) return await this.#undo(plan, acquired)
+      plan.granted(acquired)
+      return acquired
     } finally {
       this.#lifetime.end()
     }
@@ -118,12 +156,6 @@ export class Attempts {
     return { kind: 'refused', reason: 'split' }
   }
 
-  #settle(plan: AttemptPlan, acquired: Acquisition): Acquisition | Promise<never> {
-    if (!this.#isWorthIt(acquired)) return this.#undo(plan, acquired)
-    plan.granted(acquired)
-    return acquired
-  }
-
   /** A grant that took nearly all of its ttl is worth nothing, nor is one after the locks were closed. */
   #isWorthIt({ since, ttlMs }: Acquisition): boolean {
     const leftMs = ttlMs - this.#engine.limits.driftMs(ttlMs) - elapsedMs(this.#settings.clock, since)
@@ -136,15 +168,15 @@ export class Attempts {
     await this.#engine.release(acquired).catch(() => undefined)
     this.#lifetime.assertOpen(resources)
     const message = `granted too late: the attempt took ${Math.round(tookMs)} ms of a ttl of ${ttlMs} ms`
-    return this.#failed(plan, owner, new EngineError(message, resources))
+    throw this.#failure(plan, owner, new EngineError(message, resources))
   }
 
-  #failed({ call, resources }: AttemptPlan, owner: string, cause: unknown): never {
+  #failure({ call, resources }: AttemptPlan, owner: string, cause: unknown): Error {
     // Wrong arguments that only the engine can know: names in different hash slots.
-    if (cause instanceof RangeError) throw cause
+    if (cause instanceof RangeError) return cause
     const error = engineErrorOf(cause, this.#engine.name, resources)
     this.#settings.tell?.({ type: 'failed', call, resources, owner, cause: error })
-    throw error
+    return error
   }
 
   #newOwner(): string {

@@ -1,5 +1,5 @@
-import { Attempts } from './attempts.ts'
-import { elapsedMs, instant } from './clock.ts'
+import { Attempts, type Acquisition, type AttemptPlan } from './attempts.ts'
+import { elapsedMs, instant, type Instant } from './clock.ts'
 import { Deadlines } from './deadlines.ts'
 import type { Engine, Refusal } from './engine.ts'
 import { nextCall } from './events.ts'
@@ -34,35 +34,11 @@ export class Calls {
   }
 
   /** One attempt, without waiting. */
-  async tryAcquire(resources: readonly string[], terms: LeaseTerms): Promise<Lease | Refusal> {
+  tryAcquire(resources: readonly string[], terms: LeaseTerms): Promise<Lease | Refusal> {
     this.#lifetime.assertOpen(resources)
-    const { clock, tell } = this.settings
-    const began = instant(clock)
-    const call = tell === undefined ? 0 : nextCall()
-    tell?.({ type: 'asked', call, resources, waitMs: 0 })
-    const { ttlMs, keepMs } = terms
-    let lease: Lease | undefined
-    const attempt = this.attempts.attempt({
-      call,
-      resources,
-      ttlMs,
-      keepMs,
-      contended: false,
-      isWanted: () => true,
-      granted: (acquisition) => {
-        lease = this.holdings.admit(acquisition, terms, elapsedMs(clock, began))
-      },
-    })
-    const outcome = await (tell === undefined
-      ? attempt
-      : attempt.catch((cause: unknown) => {
-          const reason = this.#lifetime.isClosed ? 'closed' : 'failed'
-          tell({ type: 'denied', call, resources, reason, waitedMs: elapsedMs(clock, began), cause })
-          throw cause
-        }))
-    if (outcome.kind === 'acquired') return lease!
-    tell?.({ type: 'denied', call, resources, reason: 'held', waitedMs: elapsedMs(clock, began) })
-    return outcome
+    const once = new OneAttempt(resources, terms, this)
+    this.attempts.attempt(once)
+    return once.outcome
   }
 
   acquire(resources: readonly string[], terms: WaitTerms): Promise<Lease> {
@@ -70,6 +46,10 @@ export class Calls {
     const waiter = new Waiter(resources, terms, this)
     this.queue.enter(waiter)
     return waiter.lease
+  }
+
+  get isClosed(): boolean {
+    return this.#lifetime.isClosed
   }
 
   /** Ends all waits, releases all leases (those of `once` keep their `atLeast`), closes the engine. */
@@ -80,5 +60,63 @@ export class Calls {
     this.deadlines.close()
     await this.#lifetime.idle()
     await this.engine.close()
+  }
+}
+
+/** One call of `tryAcquire`. */
+class OneAttempt implements AttemptPlan {
+  readonly call: number
+  readonly resources: readonly string[]
+  readonly ttlMs: number
+  readonly keepMs: number | undefined
+  readonly contended = false
+  readonly outcome: Promise<Lease | Refusal>
+  readonly #terms: LeaseTerms
+  readonly #calls: Calls
+  readonly #began: Instant
+  #resolve!: (outcome: Lease | Refusal) => void
+  #reject!: (reason: unknown) => void
+
+  constructor(resources: readonly string[], terms: LeaseTerms, calls: Calls) {
+    const { clock, tell } = calls.settings
+    this.resources = resources
+    this.ttlMs = terms.ttlMs
+    this.keepMs = terms.keepMs
+    this.#terms = terms
+    this.#calls = calls
+    this.#began = instant(clock)
+    this.call = tell === undefined ? 0 : nextCall()
+    this.outcome = new Promise((resolve, reject) => {
+      this.#resolve = resolve
+      this.#reject = reject
+    })
+    tell?.({ type: 'asked', call: this.call, resources, waitMs: 0 })
+  }
+
+  isWanted(): boolean {
+    return true
+  }
+
+  granted(acquisition: Acquisition): void {
+    this.#resolve(this.#calls.holdings.admit(acquisition, this.#terms, this.#waitedMs()))
+  }
+
+  refusedOnce(): void {}
+
+  refused(refusal: Refusal): void {
+    const { call, resources } = this
+    this.#calls.settings.tell?.({ type: 'denied', call, resources, reason: 'held', waitedMs: this.#waitedMs() })
+    this.#resolve(refusal)
+  }
+
+  failed(cause: unknown): void {
+    const { call, resources } = this
+    const reason = this.#calls.isClosed ? 'closed' : 'failed'
+    this.#calls.settings.tell?.({ type: 'denied', call, resources, reason, waitedMs: this.#waitedMs(), cause })
+    this.#reject(cause)
+  }
+
+  #waitedMs(): number {
+    return elapsedMs(this.#calls.settings.clock, this.#began)
   }
 }

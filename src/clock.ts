@@ -82,3 +82,8 @@ export function sleep(clock: Clock, delayMs: number, signal?: AbortSignal): Prom
     }
   })
 }
+
+/** Calls back when the code that runs now, and all promises that are settled by then, have had their turn. */
+export function endOfTurn(callback: () => void): void {
+  process.nextTick(callback)
+}

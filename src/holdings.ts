@@ -78,7 +78,7 @@ export class Holdings {
     this.#keeper.close()
   }
 
-  async #release(record: LeaseRecord): Promise<boolean> {
+  #release(record: LeaseRecord): Promise<boolean> {
     const { clock } = this.#settings
     const { lifetime, fairness, queue } = this.#parts
     const { resources } = record
@@ -86,20 +86,22 @@ export class Holdings {
     const wasHeld = this.#keeper.end(record, 'released')
     const heir = wasHeld ? this.#heir(record) : undefined
     const beganMs = clock.monotonicMs()
-    try {
-      const { ours, awaited } =
-        heir === undefined ? await this.#engine.release(record) : await this.#handOver(record, heir)
-      this.#tellReleased(record, ours)
-      if (heir === undefined)
-        queue.wake(resources, fairness.released(resources, awaited, clock.monotonicMs() - beganMs))
-      return ours
-    } catch (error) {
-      this.#tellReleased(record, 'unknown', error)
-      if (heir === undefined) queue.wake(resources, 0)
-      throw error
-    } finally {
-      lifetime.end()
-    }
+    const request = heir === undefined ? this.#engine.release(record) : this.#handOver(record, heir)
+    return request.then(
+      ({ ours, awaited }) => {
+        this.#tellReleased(record, ours)
+        if (heir === undefined)
+          queue.wake(resources, fairness.released(resources, awaited, clock.monotonicMs() - beganMs))
+        lifetime.end()
+        return ours
+      },
+      (error: unknown) => {
+        this.#tellReleased(record, 'unknown', error)
+        if (heir === undefined) queue.wake(resources, 0)
+        lifetime.end()
+        throw error
+      },
+    )
   }
 
   /** A failure is an event of `#release`; the lease then ends with its ttl. */
@@ -120,7 +122,7 @@ export class Holdings {
   async #handOver(record: LeaseRecord, heir: Waiter): Promise<Release> {
     const chain = { count: record.chain.count + 1, sinceMs: record.chain.sinceMs }
     try {
-      const outcome = await this.#parts.attempts.handOver(record, heir.plan(), chain)
+      const outcome = await this.#parts.attempts.handOver(record, heir, chain)
       if (outcome.kind === 'acquired') return { ours: true, awaited: 0 }
       heir.resume()
       return { ours: outcome.reason === 'split', awaited: 0 }

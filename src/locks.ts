@@ -16,6 +16,7 @@ import {
   type LocksOptions,
   type Settings,
   type WaitOptions,
+  type WaitTerms,
 } from './options.ts'
 import { section, type Work } from './section.ts'
 
@@ -64,15 +65,15 @@ export class Locks implements AsyncDisposable {
   }
 
   /** Resolves with the lease, and waits for it where someone else has it. */
-  async acquire(resource: string | readonly string[], options: WaitOptions = NO_OPTIONS): Promise<Lease> {
-    const resources = resourceNames(resource)
-    const terms = this.#terms(options)
-    terms.signal?.throwIfAborted()
-    if (terms.waitMs > 0) return this.#calls.acquire(resources, terms)
-    const outcome = await this.#calls.tryAcquire(resources, terms)
-    if (outcome instanceof Lease) return outcome
-    const here = this.#calls.holdings.find(resources)
-    throw new HeldError(resources, here?.owner ?? outcome.holder, outcome.remainingMs, here?.heldMs())
+  acquire(resource: string | readonly string[], options: WaitOptions = NO_OPTIONS): Promise<Lease> {
+    try {
+      const resources = resourceNames(resource)
+      const terms = this.#terms(options)
+      terms.signal?.throwIfAborted()
+      return terms.waitMs > 0 ? this.#calls.acquire(resources, terms) : this.#acquireNow(resources, terms)
+    } catch (error) {
+      return Promise.reject(error)
+    }
   }
 
   /**
@@ -82,12 +83,15 @@ export class Locks implements AsyncDisposable {
    * possible: a driver that loses the answer to a release and sends the release again, as ioredis does, gets the answer that
    * the lease is gone.
    */
-  async using<T>(resource: string | readonly string[], work: Work<T>): Promise<T>
-  async using<T>(resource: string | readonly string[], options: WaitOptions, work: Work<T>): Promise<T>
-  async using<T>(resource: string | readonly string[], ...rest: [Work<T>] | [WaitOptions, Work<T>]): Promise<T> {
-    const [options, work] = optionsAndWork(rest, 'using')
-    const lease = await this.acquire(resource, options)
-    return section(lease, work)
+  using<T>(resource: string | readonly string[], work: Work<T>): Promise<T>
+  using<T>(resource: string | readonly string[], options: WaitOptions, work: Work<T>): Promise<T>
+  using<T>(resource: string | readonly string[], ...rest: [Work<T>] | [WaitOptions, Work<T>]): Promise<T> {
+    try {
+      const [options, work] = optionsAndWork(rest, 'using')
+      return section(this.acquire(resource, options), work)
+    } catch (error) {
+      return Promise.reject(error)
+    }
   }
 
   /** Leader election: waits to become leader, runs the work while it leads, and waits again after a loss. */
@@ -127,7 +131,14 @@ export class Locks implements AsyncDisposable {
     return this.close()
   }
 
-  #terms(options: WaitOptions): ReturnType<typeof waitTerms> {
+  async #acquireNow(resources: readonly string[], terms: WaitTerms): Promise<Lease> {
+    const outcome = await this.#calls.tryAcquire(resources, terms)
+    if (outcome instanceof Lease) return outcome
+    const here = this.#calls.holdings.find(resources)
+    throw new HeldError(resources, here?.owner ?? outcome.holder, outcome.remainingMs, here?.heldMs())
+  }
+
+  #terms(options: WaitOptions): WaitTerms {
     return waitTerms(options, this.#settings.defaults, this.engine)
   }
 }

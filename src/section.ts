@@ -8,7 +8,8 @@ export type Work<T> = (lease: Lease) => T | Promise<T>
  * handed out only if the lease was held until its release: after a loss, another process may have done the same work. A
  * release that fails proves no loss; it is an event.
  */
-export async function section<T>(lease: Lease, work: Work<T>): Promise<T> {
+export async function section<T>(granted: Lease | Promise<Lease>, work: Work<T>): Promise<T> {
+  const lease = await granted
   let value: T
   try {
     value = await work(lease)
@@ -17,6 +18,12 @@ export async function section<T>(lease: Lease, work: Work<T>): Promise<T> {
     await lease.release().catch(() => undefined)
     throw error
   }
-  if (await lease.release().catch(() => true)) return value
+  let isOurs = true
+  try {
+    isOurs = await lease.release()
+  } catch {
+    // An event says so.
+  }
+  if (isOurs) return value
   throw new LeaseLostError(lease.resources, 'unnoticed')
 }

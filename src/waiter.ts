@@ -4,7 +4,7 @@ import type { Calls } from './calls.ts'
 import { elapsedMs, instant, type Instant } from './clock.ts'
 import type { Deadline } from './deadlines.ts'
 import { inUnits } from './duration.ts'
-import type { Engine, Watch } from './engine.ts'
+import type { Engine, Refusal, Watch } from './engine.ts'
 import { EngineError, WaitTimeoutError } from './errors.ts'
 import { nextCall, type DenialReason } from './events.ts'
 import type { Lease } from './lease.ts'
@@ -50,15 +50,18 @@ interface Known {
   readonly atMs: number
 }
 
+const NOTHING_KNOWN: Known = { answered: false, holder: undefined, failure: undefined, atMs: -Infinity }
+
 /** One call of `acquire`, from its place in the queue until it has the lease or gives up. */
-export class Waiter {
+export class Waiter implements AttemptPlan {
   readonly resources: readonly string[]
   readonly terms: WaitTerms
   /** 0 when nobody observes. */
   readonly call: number
   readonly lease: Promise<Lease>
+  /** Of the attempt under way. */
+  contended = false
   readonly #calls: Calls
-  readonly #pace: Pace
   readonly #began: Instant
   readonly #deadline: Deadline | undefined
   readonly #stopListening: (() => void) | undefined
@@ -66,14 +69,17 @@ export class Waiter {
   #resolve!: (lease: Lease) => void
   #reject!: (reason: unknown) => void
   #state: State = IN_LINE
-  #known: Known = { answered: false, holder: undefined, failure: undefined, atMs: -Infinity }
+  #known = NOTHING_KNOWN
+  /** Made when an attempt was not granted. */
+  #pace: Pace | undefined
+  /** Goes on with how long to sleep at most after the attempt under way. The first attempt is made without. */
+  #tried: ((pauseMs: number) => void) | undefined
 
   constructor(resources: readonly string[], terms: WaitTerms, calls: Calls) {
-    const { clock, random, tell } = calls.settings
+    const { clock, tell } = calls.settings
     this.resources = resources
     this.terms = terms
     this.#calls = calls
-    this.#pace = new Pace(random)
     this.#began = instant(clock)
     this.call = tell === undefined ? 0 : nextCall()
     this.lease = new Promise((resolve, reject) => {
@@ -93,8 +99,10 @@ export class Waiter {
     this.#enter(TRYING)
     // What was true before our wait began says nothing about it.
     if (before !== undefined && before.#known.atMs >= this.#began.monotonicMs) this.#known = before.#known
-    // Never rejects: every failure ends in `cancel`.
-    void this.#run()
+    const mustWait = this.#next.notBeforeMs > 0 || this.#calls.holdings.find(this.resources) !== undefined
+    // Most are granted at once, and need nothing of what follows a refusal.
+    if (mustWait || this.#isSettled) void this.#run()
+    else this.#attempt()
   }
 
   /** Gives up at once for the caller; an attempt under way is still waited for and undone. */
@@ -117,7 +125,7 @@ export class Waiter {
     if (this.#state.kind === 'sleeping') this.#state.end()
   }
 
-  /** Keeps a waiter that sleeps from making attempts until `resume`, or until the attempt of `plan` is granted. */
+  /** Keeps a waiter that sleeps from making attempts until `resume`, or until it is granted what is handed over to it. */
   claim(): boolean {
     if (this.#state.kind !== 'sleeping') return false
     this.#state = { kind: 'claimed', end: this.#state.end }
@@ -129,38 +137,93 @@ export class Waiter {
     this.wake()
   }
 
-  /** What it asks of the servers. */
-  plan(contended = false): AttemptPlan {
-    return {
-      call: this.call,
-      resources: this.resources,
-      ttlMs: this.terms.ttlMs,
-      contended,
-      isWanted: () => !this.#isSettled,
-      refused: ({ holder }) => this.#refused(holder),
-      granted: (acquisition) => this.#granted(acquisition),
-    }
+  // What it asks of the servers, and what becomes of it.
+
+  get ttlMs(): number {
+    return this.terms.ttlMs
   }
 
-  async #run(): Promise<void> {
+  isWanted(): boolean {
+    return !this.#isSettled
+  }
+
+  granted(acquisition: Acquisition): void {
+    const { holdings, settings } = this.#calls
+    const before = this.#state
+    if (this.#settle()) {
+      const lease = holdings.admit(acquisition, this.terms, elapsedMs(settings.clock, this.#began))
+      // At once, so that the lease can be handed over to the next in line even if it is released very soon.
+      this.#leave()
+      this.#resolve(lease)
+      if (before.kind === 'claimed') before.end()
+    } else {
+      holdings.giveBack(acquisition)
+      if (this.#tried === undefined) this.#leave()
+    }
+    this.#tried?.(0)
+  }
+
+  refusedOnce({ holder }: Refusal): void {
+    this.#refused(holder)
+  }
+
+  refused(refusal: Refusal): void {
+    const { contended } = this
+    if (refusal.holder !== undefined && !isOurs(refusal.holder)) {
+      this.#calls.fairness.sawOtherSoftware(this.resources)
+      // Every other look asks the first server alone: all of them at once would get in the way of the other software.
+      this.#next.contended ||= !contended
+    }
+    this.#goOn(this.#paced().refused(refusal, contended))
+  }
+
+  failed(error: unknown): void {
+    if (error instanceof EngineError && error.transient) {
+      this.#failed(error)
+      return this.#goOn(this.#paced().failed())
+    }
+    this.cancel(error, 'failed')
+    this.#goOn(0)
+  }
+
+  #attempt(): void {
+    this.contended = this.#next.contended
+    this.#next.contended = false
+    this.#next.isDue = false
+    this.#calls.attempts.attempt(this)
+  }
+
+  /** The attempt was not granted. */
+  #goOn(pauseMs: number): void {
+    if (this.#tried !== undefined) this.#tried(pauseMs)
+    // Never rejects: every failure ends in `cancel`.
+    else void this.#run(pauseMs)
+  }
+
+  /** Until it has the lease or gives up. `triedMs`: the first attempt was made, and this is how long to sleep at most. */
+  async #run(triedMs?: number): Promise<void> {
     const { engine, holdings, fairness } = this.#calls
     let watch: Watch | undefined
     let armed = false
     try {
       while (!this.#isSettled) {
-        const here = holdings.find(this.resources)
-        if (here !== undefined) {
-          this.#refused(here.owner)
-          this.#tellWaiting(here.remainingMs())
-          // Its end wakes us. The time is for a lease that ends by itself.
-          await this.#sleep(here.remainingMs() + 1)
-          continue
+        let pauseMs = triedMs
+        triedMs = undefined
+        if (pauseMs === undefined) {
+          const here = holdings.find(this.resources)
+          if (here !== undefined) {
+            this.#refused(here.owner)
+            this.#tellWaiting(here.remainingMs())
+            // Its end wakes us. The time is for a lease that ends by itself.
+            await this.#sleep(here.remainingMs() + 1)
+            continue
+          }
+          if (this.#next.notBeforeMs > 0) {
+            await this.#yield()
+            if (this.#isSettled) break
+          }
+          pauseMs = await this.#try()
         }
-        if (this.#next.notBeforeMs > 0) {
-          await this.#yield()
-          if (this.#isSettled) break
-        }
-        const pauseMs = await this.#try()
         if (this.#isSettled) break
         if (engine.enqueue !== undefined && this.#known.failure === undefined) {
           this.#tellWaiting(Infinity)
@@ -168,7 +231,7 @@ export class Waiter {
           if (this.#isSettled) break
           await this.#queue()
           // It got no place in the queue. An engine may fail that fast forever, so it does not try again at once.
-          if (this.#known.failure !== undefined && !this.#isSettled) await this.#sleep(this.#pace.failed())
+          if (this.#known.failure !== undefined && !this.#isSettled) await this.#sleep(this.#paced().failed())
           continue
         }
         if (watch === undefined && engine.watch !== undefined) {
@@ -183,7 +246,7 @@ export class Waiter {
           watch.close()
           watch = undefined
         }
-        const sleepMs = armed ? pauseMs : Math.min(pauseMs, this.#pace.pollMs())
+        const sleepMs = armed ? pauseMs : Math.min(pauseMs, this.#paced().pollMs())
         this.#tellWaiting(sleepMs)
         await this.#sleep(sleepMs)
       }
@@ -196,29 +259,22 @@ export class Waiter {
   }
 
   /** One attempt. Returns how long to sleep at most before the next. */
-  async #try(): Promise<number> {
-    const { contended } = this.#next
-    this.#next.contended = false
-    this.#next.isDue = false
-    const outcome = await this.#calls.attempts.attempt(this.plan(contended)).catch(transient)
-    if (outcome instanceof EngineError) {
-      this.#failed(outcome)
-      return this.#pace.failed()
-    }
-    if (outcome.kind === 'acquired') return 0
-    if (outcome.holder !== undefined && !isOurs(outcome.holder)) {
-      this.#calls.fairness.sawOtherSoftware(this.resources)
-      // Every other look asks the first server alone: all of them at once would get in the way of the other software.
-      this.#next.contended ||= !contended
-    }
-    return this.#pace.refused(outcome, contended)
+  #try(): Promise<number> {
+    return new Promise((resolve) => {
+      this.#tried = resolve
+      this.#attempt()
+    })
+  }
+
+  #paced(): Pace {
+    return (this.#pace ??= new Pace(this.#calls.settings.random))
   }
 
   async #queue(): Promise<void> {
     const place = new AbortController()
     this.#enter({ kind: 'queued', place })
     const outcome = await this.#calls.attempts
-      .enqueue(this.plan(), place.signal)
+      .enqueue(this, place.signal)
       .catch((error: unknown) => (this.#isSettled ? undefined : transient(error)))
     if (outcome instanceof EngineError) this.#failed(outcome)
     this.#enter(TRYING)
@@ -259,17 +315,6 @@ export class Waiter {
   #failed(failure: EngineError): void {
     const atMs = this.#calls.settings.clock.monotonicMs()
     this.#known = { ...this.#known, answered: true, failure, atMs }
-  }
-
-  #granted(acquisition: Acquisition): void {
-    const { holdings, settings } = this.#calls
-    const before = this.#state
-    if (!this.#settle()) return holdings.giveBack(acquisition)
-    const lease = holdings.admit(acquisition, this.terms, elapsedMs(settings.clock, this.#began))
-    // At once, so that the lease can be handed over to the next in line even if it is released very soon.
-    this.#leave()
-    this.#resolve(lease)
-    if (before.kind === 'claimed') before.end()
   }
 
   #timeUp(): void {

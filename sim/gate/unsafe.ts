@@ -156,8 +156,8 @@ export const UNSAFE: readonly Mutation[] = [
     'peers 3',
     'seeds',
     ATTEMPTS,
-    'acquisition(plan, owner, outcome.token, since));',
-    'acquisition(plan, owner, outcome.token, instant(clock)));',
+    'acquisition(plan, owner, outcome.token, since);',
+    'acquisition(plan, owner, outcome.token, instant(this.#settings.clock));',
   ),
   mutation(
     'validity of a hand-over counts from its answer',

@@ -4,6 +4,8 @@ import { parse, type Block, type Expression, type Statement } from './parse.ts'
 export type LuaValue = undefined | boolean | number | string | LuaTable | LuaFunction
 export type LuaFunction = (...args: LuaValue[]) => LuaValue
 export class LuaTable extends Map<LuaValue, LuaValue> {}
+/** What `pcall` returns: the values of a `local` with several names. */
+class LuaValues extends LuaTable {}
 export type Globals = Readonly<Record<string, LuaValue>>
 
 /** A script that failed: by itself, or because a call of it did. */
@@ -121,7 +123,8 @@ function local(names: readonly string[], values: readonly Expression[], scope: S
   const evaluate = values.map((value) => expression(value, scope))
   const slots = early ?? names.map((name) => scope.declare(name))
   return (frame) => {
-    const results = evaluate.map((value) => value(frame))
+    const values = evaluate.map((value) => value(frame))
+    const results = values[0] instanceof LuaValues ? [values[0].get(1), values[0].get(2)] : values
     for (const [index, slot] of slots.entries()) frame.slots[slot] = results[index]
     return RUNNING
   }
@@ -333,6 +336,21 @@ function regular(pattern: string): RegExp {
 
 const LIBRARY: Globals = {
   tonumber: (value) => toNumber(value),
+  type: (value) => typeName(value),
+  pcall: (called, ...args) => {
+    try {
+      return new LuaValues([
+        [1, true],
+        [2, (called as LuaFunction)(...args)],
+      ])
+    } catch (error) {
+      if (!(error instanceof LuaError)) throw error
+      return new LuaValues([
+        [1, false],
+        [2, error.message],
+      ])
+    }
+  },
   tostring: (value) => (typeof value === 'boolean' || value === undefined ? String(value ?? 'nil') : luaText(value)),
   math: new LuaTable([
     ['max', (...all) => Math.max(...all.map(numberOrThrow))],

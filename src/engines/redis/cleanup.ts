@@ -70,25 +70,44 @@ export class QuorumCleanup {
 /**
  * The requests of one owner that are still under way after the caller has its answer: those to the slow nodes of a won
  * election, extensions, repairs. Kept so that a release can be repeated on a node where one of them takes effect after it.
+ * Nearly every lease has them and needs none of their sets, so these are made at their first use.
  */
-export interface OwnerRequests {
+export class OwnerRequests {
   /** The lease was released or left: a request that takes effect after that must be undone. */
-  over: boolean
+  over = false
   /** As it was left. */
-  left?: LeaseRef
-  /** Nodes that have answered to the release, or failed to. */
-  readonly released: Set<number>
-  /** Nodes that granted after the release was sent, and have not answered to it yet. */
-  readonly late: Set<number>
-  underWay: number
+  left: LeaseRef | undefined
+  underWay = 0
   /** How many requests were ever under way. */
-  begun: number
-  /** Nodes on which a lost key was put back. They do not count as proof until a quorum of others has proved the lease. */
-  readonly repaired: Set<number>
-  readonly repairing: Set<number>
-}
+  begun = 0
+  #released: Set<number> | undefined
+  #late: Set<number> | undefined
+  #repaired: Set<number> | undefined
+  #repairing: Set<number> | undefined
 
-const FRESH = { over: false, underWay: 0, begun: 0 }
+  /** Nodes that have answered to the release, or failed to. */
+  get released(): Set<number> {
+    return (this.#released ??= new Set())
+  }
+
+  /** Nodes that granted after the release was sent, and have not answered to it yet. */
+  get late(): Set<number> {
+    return (this.#late ??= new Set())
+  }
+
+  /** Nodes on which a lost key was put back. They do not count as proof until a quorum of others has proved the lease. */
+  get repaired(): Set<number> {
+    return (this.#repaired ??= new Set())
+  }
+
+  get repairing(): Set<number> {
+    return (this.#repairing ??= new Set())
+  }
+
+  get hasRepaired(): boolean {
+    return this.#repaired !== undefined && this.#repaired.size > 0
+  }
+}
 
 /** The requests under way, by owner. */
 export class OpenRequests {
@@ -107,7 +126,7 @@ export class OpenRequests {
   begin(owner: string): OwnerRequests {
     let requests = this.#open.get(owner)
     if (requests === undefined) {
-      requests = { ...FRESH, released: new Set(), late: new Set(), repaired: new Set(), repairing: new Set() }
+      requests = new OwnerRequests()
       this.#open.set(owner, requests)
     }
     requests.underWay++
@@ -118,7 +137,7 @@ export class OpenRequests {
   /** `ttlMs`: of the lease. Repaired nodes are remembered for as long as the lease may still be extended. */
   done(owner: string, requests: OwnerRequests, ttlMs: number): void {
     if (--requests.underWay > 0) return
-    if (requests.over || requests.repaired.size === 0) this.#open.delete(owner)
+    if (requests.over || !requests.hasRepaired) this.#open.delete(owner)
     else this.#forgetAfter(owner, requests, ttlMs)
   }
 

@@ -1,5 +1,6 @@
 import type { Clock } from '../../clock.ts'
 import type { Random } from '../../random.ts'
+import type { Piece } from './pieces.ts'
 
 /** What the engine needs of a Redis client of any driver: in essence, "run this command". */
 export interface RedisClient {
@@ -18,6 +19,8 @@ export interface RedisClient {
   trouble?(): string | undefined
   /** Sends one command; on a Cluster it goes to the master of `key`. Rejects with the server's or the connection's error. */
   run(command: readonly string[], key?: string): Promise<unknown>
+  /** As `run`, but for the commands that every lease needs: in pieces, and without a promise. Missing where a driver has no way. */
+  send?(command: readonly Piece[], done: Done): void
   /** Sends commands back to back on one connection: WAIT counts only the writes of its own connection. */
   runTogether(commands: readonly (readonly string[])[], key: string): Promise<readonly unknown[]>
   /** Runs one command on every master that this client knows: on a Cluster each of its masters, otherwise the server. */
@@ -25,6 +28,9 @@ export interface RedisClient {
   /** A connection of its own for subscriptions, opened with the first one; undefined where the driver cannot open one. */
   subscriber(clock: Clock, random: Random): Subscriber | undefined
 }
+
+/** Gets the reply, or an error. Never called before the call that sent the command has returned. */
+export type Done = (error: unknown, reply?: unknown) => void
 
 /** Sends one command. */
 export type Send = (command: readonly string[]) => Promise<unknown>

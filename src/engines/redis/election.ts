@@ -1,8 +1,9 @@
 import type { Deadline, Deadlines } from '../../deadlines.ts'
-import { asError, type NodeFailure } from '../../errors.ts'
+import type { NodeFailure } from '../../errors.ts'
 import { noAnswer, NotSentError } from './errors.ts'
 import type { RedisNode } from './node.ts'
-import type { NodeGrant, NodeRefusal } from './steps.ts'
+import type { StepListener } from './request.ts'
+import type { NodeRefusal } from './steps.ts'
 import { count, decide, noBallots, quorumOf, type Ballots, type NodeAnswer } from './votes.ts'
 
 export interface ElectionPlan {
@@ -11,9 +12,9 @@ export interface ElectionPlan {
   readonly timeoutMs: number
   /** Asks the first node alone, and the others only if it votes for us: rivals that do the same meet there, and one wins. */
   readonly inOrder: boolean
-  /** `isWanted`: whether there is still any use in asking the node. */
-  acquire(node: RedisNode, isWanted: () => boolean): Promise<NodeGrant | NodeRefusal>
-  confirm(node: RedisNode, token: number): Promise<NodeAnswer>
+  /** Asks a node, which answers to the election. */
+  acquire(index: number, election: Election): void
+  confirm(index: number, election: Election, token: number): void
   /** A grant after the decision, or a failure that may have been one. */
   late(node: number, failed: boolean): void
   /** Every request has been answered or has failed. */
@@ -26,7 +27,7 @@ const CONFIRM_ROUNDS = 4
 const NONE: readonly NodeRefusal[] = []
 
 /** One owner's election: asks the nodes, decides as early as it can, and reports what slow nodes answer after that. */
-export class Election {
+export class Election implements StepListener<NodeAnswer | NodeRefusal> {
   refusals: readonly NodeRefusal[] = NONE
   /** The highest number seen on any node. */
   highestFence = 0
@@ -38,7 +39,7 @@ export class Election {
   #fence = 0
   /** What every node has answered; made with the first answer that differs. */
   #ballots: Ballots | undefined
-  #resolve!: (token: number | undefined) => void
+  #tell!: (token: number | undefined) => void
   #deadline: Deadline | undefined
   #decided = false
   #token: number | undefined
@@ -58,14 +59,12 @@ export class Election {
     this.#inOrder = plan.inOrder ? suspectsLast(plan.nodes) : undefined
   }
 
-  /** The token if it was won. */
-  run(): Promise<number | undefined> {
-    return new Promise((resolve) => {
-      this.#resolve = resolve
-      if (this.#inOrder !== undefined) return this.#askNext()
-      this.#startDeadline()
-      for (let index = 0; index < this.#plan.nodes.length; index++) this.#ask(index)
-    })
+  /** Calls back once, with the token if it was won. */
+  run(decided: (token: number | undefined) => void): void {
+    this.#tell = decided
+    if (this.#inOrder !== undefined) return this.#askNext()
+    this.#startDeadline()
+    for (let index = 0; index < this.#plan.nodes.length; index++) this.#ask(index)
   }
 
   get failures(): NodeFailure[] {
@@ -75,6 +74,11 @@ export class Election {
   /** True from the moment of the decision: the next answer is late already. */
   get isLost(): boolean {
     return this.#decided && this.#token === undefined
+  }
+
+  /** How many nodes have granted or refused. */
+  get heard(): number {
+    return this.refusals.length + (this.#ballots === undefined ? this.#alike.length : this.granted().length)
   }
 
   /** Nodes that are ours. */
@@ -106,31 +110,30 @@ export class Election {
     this.#ask(this.#alone)
   }
 
-  readonly #isWanted = (): boolean => !this.isLost
-
-  #ask(index: number): void {
-    this.#send(index, this.#plan.acquire(this.#plan.nodes[index]!, this.#isWanted))
+  isWanted(): boolean {
+    return !this.isLost
   }
 
-  #send(index: number, request: Promise<NodeAnswer | NodeRefusal>): void {
+  answered(index: number, answer: NodeAnswer | NodeRefusal): void {
+    this.#hear(index, answer)
+    this.#settle()
+  }
+
+  failed(index: number, cause: Error): void {
+    this.#hearFailure(index, cause)
+    this.#settle()
+  }
+
+  #ask(index: number): void {
     this.#underWay++
-    void request.then(
-      (answer) => {
-        this.#answered(index, answer)
-        this.#settle()
-      },
-      (cause: unknown) => {
-        this.#failed(index, asError(cause))
-        this.#settle()
-      },
-    )
+    this.#plan.acquire(index, this)
   }
 
   #settle(): void {
     if (--this.#underWay === 0 && this.#decided) this.#plan.settled()
   }
 
-  #answered(index: number, answer: NodeAnswer | NodeRefusal): void {
+  #hear(index: number, answer: NodeAnswer | NodeRefusal): void {
     this.#plan.nodes[index]!.suspect = false
     if ('fence' in answer && answer.fence > this.highestFence) this.highestFence = answer.fence
     if (this.#decided || this.#failures?.has(index) === true) {
@@ -150,7 +153,7 @@ export class Election {
     this.#proceed(answer.kind)
   }
 
-  #failed(index: number, cause: Error): void {
+  #hearFailure(index: number, cause: Error): void {
     this.#plan.nodes[index]!.suspect = true
     if (this.#decided || this.#failures?.has(index) === true) {
       this.#plan.late(index, true)
@@ -218,7 +221,8 @@ export class Election {
     for (const index of nodes) {
       if (this.#asked?.has(index) === true) continue
       this.#asked?.add(index)
-      this.#send(index, this.#plan.confirm(this.#plan.nodes[index]!, token))
+      this.#underWay++
+      this.#plan.confirm(index, this, token)
     }
   }
 
@@ -227,7 +231,7 @@ export class Election {
     this.#token = token
     this.#deadline?.cancel()
     if (this.#underWay === 0) this.#plan.settled()
-    this.#resolve(token)
+    this.#tell(token)
   }
 
   #startDeadline(): void {

@@ -18,7 +18,6 @@ import type {
 import { asError, type EngineError, type NodeFailure } from '../../errors.ts'
 import type { Random } from '../../random.ts'
 import { inTime } from '../shared/in-time.ts'
-import { ask } from './ask.ts'
 import { OpenRequests, QuorumCleanup } from './cleanup.ts'
 import { checkRedis } from './doctor/index.ts'
 import { Election } from './election.ts'
@@ -34,7 +33,8 @@ import { probeRedis } from './probe.ts'
 import { holderOf, refusalOf } from './refusal.ts'
 import { withNextRound } from '../shared/next-round.ts'
 import { asksInOrder } from './split-votes.ts'
-import type { NodeGrant, NodeRefusal } from './steps.ts'
+import { QuorumRelease } from './release.ts'
+import type { NodeGrant, NodeRefusal, Step } from './steps.ts'
 import { quorumOf } from './votes.ts'
 import { RedisWakeups } from './wakeups.ts'
 
@@ -97,44 +97,49 @@ export class RedisEngine implements Engine {
     }
   }
 
-  async acquire(request: LeaseRequest): Promise<Grant | Refusal> {
-    const { resources, owner, ttlMs } = request
-    assertNotOwnKeys(this.#options.prefix, resources)
-    const keys = this.#keys(resources)
-    const proposal = this.#proposal()
-    if (this.#single !== undefined) return this.#single.acquire(keys, request, proposal)
-    const began = instant(this.#clock)
-    const { token, election } = await this.#elect(keys, owner, ttlMs, asksInOrder(request), (node, isWanted) =>
-      node.acquire(keys, owner, ttlMs, proposal, isWanted),
-    )
-    if (token !== undefined) return { kind: 'granted', token: BigInt(token) }
-    if (election.failures.length > this.#nodes.length - this.#quorum) throw this.#failure(election.failures, resources)
-    return withNextRound(refusalOf(election, this.#nodes.length), request, elapsedMs(this.#clock, began))
+  acquire(request: LeaseRequest): Promise<Grant | Refusal> {
+    return new Promise((resolve, reject) => {
+      const { resources, owner, ttlMs } = request
+      assertNotOwnKeys(this.#options.prefix, resources)
+      const keys = this.#keys(resources)
+      const proposal = this.#proposal()
+      if (this.#single !== undefined) return this.#single.acquire(keys, request, proposal, resolve, reject)
+      const began = instant(this.#clock)
+      const step = this.#nodes[0]!.acquireStep(keys, owner, ttlMs, proposal)
+      this.#elect(keys, owner, ttlMs, step, asksInOrder(request), {
+        decided: (token, election) => {
+          const { length } = this.#nodes
+          if (token !== undefined) resolve({ kind: 'granted', token: BigInt(token) })
+          else if (election.failures.length > length - this.#quorum) reject(this.#failure(election.failures, resources))
+          else resolve(withNextRound(refusalOf(election, length), request, elapsedMs(this.#clock, began)))
+        },
+      })
+    })
   }
 
-  async handOver(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal> {
-    const keys = this.#keys(lease.resources)
-    const proposal = this.#proposal()
-    if (this.#single !== undefined) return this.#single.handOver(keys, lease, next, proposal)
-    const requests = this.#open.end(lease.owner)
-    const { token, election } = await this.#elect(
-      keys,
-      next.owner,
-      next.ttlMs,
-      false,
-      (node) => node.handOver(keys, lease.owner, next, proposal),
-      (index) => this.#cleanup.undo(index, keys, lease.owner),
-    )
-    // Where the hand-over may not have arrived, or all of it failed, the old owner's keys would stay for their ttl.
-    for (const index of token === undefined ? this.#nodes.keys() : election.doubtful()) {
-      this.#cleanup.undo(index, keys, lease.owner)
-    }
-    this.#cleanup.ended(requests, this.#keys(lease.resources), lease.owner)
-    if (token !== undefined) return { kind: 'granted', token: BigInt(token) }
-    if (election.refusals.length > this.#nodes.length - this.#quorum) return { kind: 'refused', reason: 'held' }
-    // A quorum gave the lease to the next owner, but not with one number, and it is withdrawn from all of them.
-    if (election.voters() >= this.#quorum) return { kind: 'refused', reason: 'split' }
-    throw this.#failure(election.failures, lease.resources)
+  handOver(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal> {
+    return new Promise((resolve, reject) => {
+      const keys = this.#keys(lease.resources)
+      const proposal = this.#proposal()
+      if (this.#single !== undefined) return this.#single.handOver(keys, lease, next, proposal, resolve, reject)
+      const requests = this.#open.end(lease.owner)
+      const step = this.#nodes[0]!.handOverStep(keys, lease.owner, next, proposal)
+      const undo = (index: number): void => this.#cleanup.undo(index, keys, lease.owner)
+      this.#elect(keys, next.owner, next.ttlMs, step, false, {
+        lateFailure: undo,
+        decided: (token, election) => {
+          // Where the hand-over may not have arrived, or all of it failed, the old owner's keys would stay for their ttl.
+          for (const index of token === undefined ? this.#nodes.keys() : election.doubtful()) undo(index)
+          this.#cleanup.ended(requests, keys, lease.owner)
+          if (token !== undefined) resolve({ kind: 'granted', token: BigInt(token) })
+          else if (election.refusals.length > this.#nodes.length - this.#quorum)
+            resolve({ kind: 'refused', reason: 'held' })
+          // A quorum gave the lease to the next owner, but not with one number, and it is withdrawn from all of them.
+          else if (election.voters() >= this.#quorum) resolve({ kind: 'refused', reason: 'split' })
+          else reject(this.#failure(election.failures, lease.resources))
+        },
+      })
+    })
   }
 
   async extend(leases: readonly LeaseRef[]): Promise<readonly Extension[]> {
@@ -158,39 +163,21 @@ export class RedisEngine implements Engine {
     return answer!
   }
 
-  async release(lease: LeaseRef): Promise<Release> {
+  release(lease: LeaseRef): Promise<Release> {
     const keys = this.#keys(lease.resources)
     this.#wakeups.releasing(lease.owner)
     if (this.#single !== undefined) {
       return this.#single.release(keys, lease, () => this.#wakeups.ownSubscriptions(0, keys.channels))
     }
     const requests = this.#open.end(lease.owner)
-    const failures: NodeFailure[] = []
-    let ours = 0
-    let notOurs = 0
-    let awaited = 0
-    const released = (index: number, wasOurs: boolean): void =>
-      this.#cleanup.released(requests, index, wasOurs, keys, lease.owner)
-    await ask(this.#nodes, {
+    return new QuorumRelease(this.#nodes, {
       deadlines: this.#deadlines,
       timeoutMs: this.#options.timeoutMs(lease.ttlMs),
-      send: (node) => node.release(keys, lease.owner, lease.token),
-      late: (index, answer) => released(index, answer.kind === 'answer' && answer.value.ours),
-      heard: (index, answer) => {
-        const node = this.#nodes[index]!
-        released(index, answer.kind === 'answer' && answer.value.ours)
-        if (answer.kind === 'failed') failures.push({ node: node.label, cause: answer.cause })
-        else {
-          if (answer.value.ours) ours++
-          else notOurs++
-          awaited = Math.max(awaited, answer.value.listeners - this.#wakeups.ownSubscriptions(index, keys.channels))
-        }
-        return ours >= this.#quorum || notOurs > this.#nodes.length - this.#quorum
-      },
-    })
-    if (ours >= this.#quorum) return { ours: true, awaited }
-    if (notOurs > this.#nodes.length - this.#quorum) return { ours: false, awaited }
-    throw this.#failure(failures, lease.resources)
+      step: this.#nodes[0]!.releaseStep(keys, lease.owner, lease.token),
+      released: (index, ours) => this.#cleanup.released(requests, index, ours, keys, lease.owner),
+      ownListeners: (index) => this.#wakeups.ownSubscriptions(index, keys.channels),
+      failure: (failures) => this.#failure(failures, lease.resources),
+    }).run()
   }
 
   watch(resources: readonly string[], freed: () => void): Watch {
@@ -237,42 +224,44 @@ export class RedisEngine implements Engine {
     for (const node of this.#nodes) node.close()
   }
 
-  async #elect(
+  #elect(
     keys: KeySet,
     owner: string,
     ttlMs: number,
+    step: Step<NodeGrant | NodeRefusal>,
     inOrder: boolean,
-    acquire: (node: RedisNode, isWanted: () => boolean) => Promise<NodeGrant | NodeRefusal>,
-    lateFailure?: (index: number) => void,
-  ): Promise<Elected> {
+    end: ElectionEnd,
+  ): void {
     let quiet = false
-    const requests = this.#nodes.length > 1 ? this.#open.begin(owner) : undefined
+    const requests = this.#open.begin(owner)
     const election = new Election({
       nodes: this.#nodes,
       deadlines: this.#deadlines,
       timeoutMs: this.#options.timeoutMs(ttlMs),
       inOrder,
-      acquire,
-      confirm: (node, token) => node.confirm(keys, owner, token, ttlMs),
+      acquire: (index, to) => this.#nodes[index]!.send(step, to, index),
+      confirm: (index, to, token) => {
+        const node = this.#nodes[index]!
+        node.send(node.confirmStep(keys, owner, token, ttlMs), to, index)
+      },
       late: (index, failed) => {
         if (election.isLost) this.#cleanup.undo(index, keys, owner, quiet)
-        else if (requests?.over === true) this.#cleanup.lateGrant(requests, index, keys, owner)
-        if (failed) lateFailure?.(index)
+        else if (requests.over) this.#cleanup.lateGrant(requests, index, keys, owner)
+        if (failed) end.lateFailure?.(index)
       },
-      settled: () => {
-        if (requests !== undefined) this.#open.done(owner, requests, ttlMs)
-      },
+      settled: () => this.#open.done(owner, requests, ttlMs),
     })
-    const token = await election.run()
-    this.#highestFence = Math.max(this.#highestFence, election.highestFence)
-    if (election.granted().length + election.refusals.length >= this.#quorum) this.#electorate?.used()
-    // Where a holder is certain, or too few nodes answer, our release of the other nodes wakes nobody. A waiter that it woke,
-    // ourselves among them, would be granted the same nodes, release them, and wake the others, at the speed of the network,
-    // for as long as that lasts.
-    quiet =
-      holderOf(election, this.#quorum) !== undefined || election.failures.length > this.#nodes.length - this.#quorum
-    if (token === undefined) await this.#cleanup.withdraw(election, keys, owner, quiet)
-    return { token, election }
+    election.run((token) => {
+      this.#highestFence = Math.max(this.#highestFence, election.highestFence)
+      if (election.heard >= this.#quorum) this.#electorate?.used()
+      if (token !== undefined) return end.decided(token, election)
+      // Where a holder is certain, or too few nodes answer, our release of the other nodes wakes nobody. A waiter that it
+      // woke, ourselves among them, would be granted the same nodes, release them, and wake the others, at the speed of the
+      // network, for as long as that lasts.
+      quiet =
+        holderOf(election, this.#quorum) !== undefined || election.failures.length > this.#nodes.length - this.#quorum
+      void this.#cleanup.withdraw(election, keys, owner, quiet).then(() => end.decided(undefined, election))
+    })
   }
 
   /** Puts a lost key back on a node, so that the node refuses rivals. It proves nothing about the lease. */
@@ -336,7 +325,9 @@ export class RedisEngine implements Engine {
 /** Commands that belong to no lease have the time of a lease of 10 s. */
 const NO_TTL_MS = 10_000
 
-interface Elected {
-  readonly token: number | undefined
-  readonly election: Election
+interface ElectionEnd {
+  /** By then what was granted in vain is withdrawn. */
+  decided(token: number | undefined, election: Election): void
+  /** A node has failed after the decision. */
+  lateFailure?(index: number): void
 }

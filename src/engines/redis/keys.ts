@@ -1,3 +1,4 @@
+import { piece, type Piece } from './pieces.ts'
 import { hashTag, slotOf } from './slot.ts'
 
 /** The keys and the channel of one resource. All three share a hash slot. */
@@ -28,12 +29,15 @@ export function resourceKeys(prefix: string, resource: string): ResourceKeys {
 export interface KeySet {
   /** L and F of each resource, in turn. */
   readonly pairs: readonly string[]
+  /** The same, for commands. */
+  readonly piece: Piece
   readonly channels: readonly string[]
 }
 
 export function keySet(prefix: string, resources: readonly string[]): KeySet {
   const all = resources.map((resource) => resourceKeys(prefix, resource))
-  return { pairs: all.flatMap(({ lock, fence }) => [lock, fence]), channels: all.map(({ freed }) => freed) }
+  const pairs = all.flatMap(({ lock, fence }) => [lock, fence])
+  return { pairs, piece: piece(...pairs), channels: all.map(({ freed }) => freed) }
 }
 
 /** The resource of a fence key, or undefined if it is of another prefix. */

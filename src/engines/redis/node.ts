@@ -3,10 +3,12 @@ import type { LeaseRef, RoundTrip } from '../../engine.ts'
 import type { Random } from '../../random.ts'
 import { Admission } from './voters/admission.ts'
 import type { RedisClient } from './client.ts'
-import { isNoScript } from './drivers/server-errors.ts'
+import { isDenied, isNoScript } from './drivers/server-errors.ts'
 import { NotSentError } from './errors.ts'
 import { RoundTrips } from './round-trips.ts'
 import { keySet, type KeySet } from './keys.ts'
+import { piece, wordsOf, type Piece } from './pieces.ts'
+import { Answer, Request, type StepListener } from './request.ts'
 import { ACQUIRE, type Script } from './scripts.ts'
 import {
   acquireStep,
@@ -22,6 +24,7 @@ import {
   type NodeRelease,
   type Step,
 } from './steps.ts'
+import { Turn } from './turn.ts'
 import type { NodeAnswer } from './votes.ts'
 
 export interface NodeOptions {
@@ -56,6 +59,7 @@ export class RedisNode {
   /** Undefined where every node votes at all times. */
   readonly admission: Admission | undefined
   readonly #options: NodeOptions
+  readonly #turn: Turn
   readonly #keys = new Map<string, KeySet>()
   /** Undefined where nobody observes. */
   #roundTrips: RoundTrips | undefined
@@ -71,39 +75,40 @@ export class RedisNode {
     this.client = client
     this.label = label
     this.#options = options
+    this.#turn = new Turn(client.cluster, (requests) => this.#call(requests))
     const { sitOutMs, random } = options
     this.admission = sitOutMs === 0 ? undefined : new Admission(client, sitOutMs, random)
   }
 
-  /** `isWanted` is asked again where the node first had to be let in: that may have taken longer than anyone waits. */
-  acquire(
-    keys: KeySet,
-    owner: string,
-    ttlMs: number,
-    proposal: number,
-    isWanted: () => boolean = () => true,
-  ): Promise<NodeGrant | NodeRefusal> {
-    const fenceTtlMs = this.#fenceTtlMs(ttlMs)
-    const { admission } = this
-    if (admission === undefined) return this.#ask(acquireStep(ACQUIRE, keys, owner, ttlMs, proposal, fenceTtlMs))
-    const step = (script: Script): Step<NodeGrant | NodeRefusal> =>
-      acquireStep(script, keys, owner, ttlMs, proposal, fenceTtlMs)
-    const { script } = admission
-    if (script === undefined) return this.#enter(admission, ttlMs, undefined, step, isWanted)
-    return this.#ask(step(script), () => this.#enter(admission, ttlMs, script, step, isWanted))
+  // Steps for every node of a quorum alike.
+
+  acquireStep(keys: KeySet, owner: string, ttlMs: number, proposal: number): Step<NodeGrant | NodeRefusal> {
+    return acquireStep(keys, owner, ttlMs, proposal, this.#fenceTtlMs(ttlMs))
   }
 
-  handOver(
+  handOverStep(
     keys: KeySet,
     owner: string,
     next: { readonly owner: string; readonly ttlMs: number },
     proposal: number,
-  ): Promise<NodeGrant | NodeRefusal> {
-    return this.#ask(handOverStep(keys, owner, next, proposal, this.#fenceTtlMs(next.ttlMs)))
+  ): Step<NodeGrant | NodeRefusal> {
+    return handOverStep(keys, owner, next, proposal, this.#fenceTtlMs(next.ttlMs))
   }
 
-  confirm(keys: KeySet, owner: string, token: number, ttlMs: number): Promise<NodeAnswer> {
-    return this.#ask(confirmStep(keys, owner, token, this.#fenceTtlMs(ttlMs)))
+  confirmStep(keys: KeySet, owner: string, token: number, ttlMs: number): Step<NodeAnswer> {
+    return confirmStep(keys, owner, token, this.#fenceTtlMs(ttlMs))
+  }
+
+  /** With `quiet` no waiter is woken. */
+  releaseStep(keys: KeySet, owner: string, token: bigint, quiet = false): Step<NodeRelease> {
+    const publish = quiet ? '' : this.client.cluster ? 'spublish' : 'publish'
+    return releaseStep(keys, owner, token, publish, this.#fenceTtlMs(0))
+  }
+
+  // Steps that are sent by themselves, now and then.
+
+  acquire(keys: KeySet, owner: string, ttlMs: number, proposal: number): Promise<NodeGrant | NodeRefusal> {
+    return this.#ask(this.acquireStep(keys, owner, ttlMs, proposal))
   }
 
   /** For each lease: is it still its owner's here? On a Cluster the leases must share a hash slot. */
@@ -115,14 +120,26 @@ export class RedisNode {
     return this.#ask(extendStep(leases, pairs, this.#fenceTtlMs(longestMs), oldUs))
   }
 
-  /** With `quiet` no waiter is woken. */
   release(keys: KeySet, owner: string, token: bigint, quiet = false): Promise<NodeRelease> {
-    const publish = quiet ? '' : this.client.cluster ? 'spublish' : 'publish'
-    return this.#ask(releaseStep(keys, owner, token, publish, this.#fenceTtlMs(0)))
+    return this.#ask(this.releaseStep(keys, owner, token, quiet))
   }
 
   inspect(keys: KeySet): Promise<readonly NodeLease[]> {
     return this.#ask(inspectStep(keys))
+  }
+
+  /** The way of every step. `index`: by which the listener knows this node. Fails with `NotSentError` if there is no use in sending. */
+  send<T>(step: Step<T>, to: StepListener<T>, index: number): void {
+    const refused = this.#refused()
+    const landed = refused === undefined ? this.#roundTrips?.begin(step.script.name) : undefined
+    const request = new Request(step, to, index, landed) as Request
+    if (refused !== undefined) return queueMicrotask(() => request.failed(refused))
+    this.#unanswered++
+    if (step.vote === undefined || this.admission === undefined) return this.#turn.add(request)
+    const { script } = this.admission
+    if (script === undefined) return void this.#enter(request, this.admission)
+    request.script = script
+    this.#turn.add(request)
   }
 
   observe(silentAfterMs: number, tell: (event: RoundTrip) => void): void {
@@ -161,57 +178,82 @@ export class RedisNode {
     return this.#options.fenceTtlMs + ttlMs
   }
 
-  /** The way of every step: rejects with `NotSentError` where sending makes no sense. `unknown`: see `#send`. */
-  #ask<T>(step: Step<T>, unknown?: () => Promise<T>): Promise<T> {
+  #ask<T>(step: Step<T>): Promise<T> {
+    const answer = new Answer<T>()
+    this.send(step, answer, 0)
+    return answer.promise
+  }
+
+  /** Why there is no use in sending anything. */
+  #refused(): Error | undefined {
     const unusable = this.client.unusable()
-    if (unusable !== undefined) return Promise.reject(new NotSentError(`its client cannot be used: ${unusable}`, true))
-    if (this.#isSilent()) {
-      const left = `has left ${this.#unanswered} commands unanswered`
-      return Promise.reject(new NotSentError(`${left}: one more is sent every ${SILENT.ms} ms until it answers`))
-    }
-    if (this.#roundTrips === undefined) return this.#send(step, unknown)
-    return this.#roundTrips.follow(step.script.name, () => this.#send(step, unknown))
+    if (unusable !== undefined) return new NotSentError(`its client cannot be used: ${unusable}`, true)
+    if (!this.#isSilent()) return undefined
+    const left = `has left ${this.#unanswered} commands unanswered`
+    return new NotSentError(`${left}: one more is sent every ${SILENT.ms} ms until it answers`)
   }
 
   /**
-   * Sends the script's hash, and its text only where the server does not know it: new, restarted, failed over, or flushed.
-   * `unknown`: what to do then instead. Written with callbacks: every lease passes here twice a node, and each `async` in
-   * between would cost it.
+   * One call for one step, or for several: by the hash of the script, and by its text only where the server does not know it:
+   * new, restarted, failed over, flushed. A vote of a node that sits out after a restart never goes by text.
    */
-  #send<T>(step: Step<T>, unknown?: () => Promise<T>, withText = false): Promise<T> {
-    const { script, keys, args } = step
-    const command = [
-      withText ? 'EVAL' : 'EVALSHA',
-      withText ? script.text : script.sha,
-      String(keys.length),
-      ...keys,
-      ...args,
-    ]
+  #call(requests: readonly Request[], byText = false): void {
+    const [first] = requests as readonly [Request]
+    const isAlone = requests.length === 1
+    const vote = requests.find(({ step }) => step.vote !== undefined)
+    const script = isAlone ? first.script : (vote?.script ?? ACQUIRE)
+    const call = byText ? piece('EVAL', script.text) : script.call
+    this.#run([call, ...(isAlone ? alone(first) : together(requests))], requests, (error, reply, acknowledged) => {
+      const isUnknown = !byText && isNoScript(error)
+      if (isUnknown && (vote === undefined || this.admission === undefined)) this.#call(requests, true)
+      else if (!isAlone && (isUnknown || isDenied(error))) {
+        // Nothing was done. A user who may not use one of the keys must cost the others nothing.
+        for (const request of requests) this.#callAlone(request)
+      } else if (isUnknown) void this.#enter(first, this.admission!, script)
+      else if (isAlone) this.#settle(first, error, reply, acknowledged)
+      else
+        for (const [index, request] of requests.entries()) this.#settlePart(request, index, error, reply, acknowledged)
+    })
+  }
+
+  /** After a call in vain. Meanwhile a vote may have been given up, and what it was granted now would stay. */
+  #callAlone(request: Request): void {
+    if (request.isWanted) this.#call([request])
+    else this.#settle(request, new NotSentError('was asked again when the attempt was over'), undefined, undefined)
+  }
+
+  #run(command: readonly Piece[], requests: readonly Request[], settle: Settle): void {
+    const { client } = this
     const { count, withinMs } = this.#options.replicas
-    const isWaitedFor = count > 0 && step.wrote !== undefined
-    this.#unanswered++
-    const answer: Promise<unknown> = isWaitedFor
-      ? this.client.runTogether([command, ['WAIT', String(count), String(withinMs)]], keys[0]!)
-      : this.client.run(command, keys[0])
-    return answer.then(
-      (reply) => {
-        this.#answered()
-        return isWaitedFor ? this.#acknowledged(step, reply) : step.read(reply, script)
-      },
-      (error: unknown) => {
-        this.#answered()
-        if (withText || !isNoScript(error)) throw error
-        return unknown?.() ?? this.#send(step, undefined, true)
-      },
-    )
+    const key = requests[0]!.step.keys.words[0]!
+    const fail = (error: unknown): void => settle(error)
+    if (count > 0 && requests.some(({ step }) => step.wrote !== undefined)) {
+      const wait = ['WAIT', String(count), String(withinMs)]
+      const replies = client.runTogether([wordsOf(command), wait], key)
+      replies.then(([reply, acknowledged]) => settle(undefined, reply, acknowledged), fail)
+    } else if (client.send === undefined)
+      client.run(wordsOf(command), key).then((reply) => settle(undefined, reply), fail)
+    else client.send(command, settle)
+  }
+
+  /** The answer to one of several steps of a call. */
+  #settlePart(request: Request, index: number, error: unknown, replies: unknown, acknowledged: unknown): void {
+    const reply: unknown = Array.isArray(replies) ? replies[index] : undefined
+    const isFailure = Array.isArray(reply) && reply.length === 1
+    this.#settle(request, isFailure ? new Error(String(reply[0])) : error, reply, acknowledged)
+  }
+
+  #settle(request: Request, error: unknown, reply: unknown, acknowledged: unknown): void {
+    this.#answered()
+    if (error !== undefined) request.failed(error)
+    else if (acknowledged === undefined) request.answered(reply)
+    else request.answered(reply, (answer) => this.#assertAcknowledged(request.step, answer, acknowledged))
   }
 
   /** A step that must not be lost in a failover counts once enough replicas have it, if the user asked for that. */
-  #acknowledged<T>(step: Step<T>, replies: unknown): T {
-    const [reply, acknowledged] = replies as readonly unknown[]
+  #assertAcknowledged<T>(step: Step<T>, answer: T, acknowledged: unknown): void {
     const { count, withinMs } = this.#options.replicas
-    const answer = step.read(reply, step.script)
-    if (step.wrote?.(answer) !== true || numeric(acknowledged, step.script) >= count) return answer
+    if (step.wrote?.(answer) !== true || numeric(acknowledged, step.script) >= count) return
     const had = acknowledged === 1 ? '1 replica has' : `${String(acknowledged)} replicas have`
     throw new Error(`${had} acknowledged it within ${withinMs} ms, and ${count} must`)
   }
@@ -220,24 +262,18 @@ export class RedisNode {
    * Lets the node in first, and asks it then. Never sends the script's text: where the node does not have the script, it may
    * not vote.
    */
-  async #enter<T>(
-    admission: Admission,
-    ttlMs: number,
-    stale: Script | undefined,
-    step: (script: Script) => Step<T>,
-    isWanted: () => boolean,
-    entries = 1,
-  ): Promise<T> {
-    if (entries > MOST_ENTRIES) throw new Error('does not vote: its scripts are flushed again and again')
-    this.#unanswered++
+  async #enter(request: Request, admission: Admission, stale?: Script): Promise<void> {
     try {
-      const script = await admission.enter(ttlMs, stale)
+      if (++request.entries > MOST_ENTRIES) throw new Error('does not vote: its scripts are flushed again and again')
+      const script = await admission.enter(request.step.vote!.ttlMs, stale)
       // What it would grant now would be in the way of the next attempt.
-      if (!isWanted()) throw new NotSentError('was let in to vote when the attempt was over')
-      const again = (): Promise<T> => this.#enter(admission, ttlMs, script, step, isWanted, entries + 1)
-      return await this.#ask(step(script), again)
-    } finally {
-      this.#answered()
+      if (!request.isWanted) throw new NotSentError('was let in to vote when the attempt was over')
+      const refused = this.#refused()
+      if (refused !== undefined) throw refused
+      request.script = script
+      this.#turn.add(request)
+    } catch (error) {
+      this.#settle(request, error, undefined, undefined)
     }
   }
 
@@ -255,4 +291,25 @@ export class RedisNode {
     this.#answers++
     if (--this.#unanswered === 0) this.#whenIdle?.()
   }
+}
+
+type Settle = (error: unknown, reply?: unknown, acknowledged?: unknown) => void
+
+const TWO = piece('2')
+
+/** What follows the script: the number of keys, the keys, the arguments. */
+function alone({ step: { keys, args } }: Request): Piece[] {
+  return [keys.words.length === 2 ? TWO : piece(String(keys.words.length)), keys, args]
+}
+
+function together(requests: readonly Request[]): Piece[] {
+  const keys: Piece[] = []
+  const args: Piece[] = []
+  let count = 0
+  for (const { step } of requests) {
+    count += step.keys.words.length
+    keys.push(step.keys)
+    args.push(step.head!, step.args)
+  }
+  return [piece(String(count)), ...keys, ...args]
 }

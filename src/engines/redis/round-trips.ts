@@ -2,6 +2,9 @@ import type { Clock } from '../../clock.ts'
 import { Deadlines } from '../../deadlines.ts'
 import type { RoundTrip } from '../../engine.ts'
 
+/** Only the first call counts. */
+export type Landed = (outcome: RoundTrip['outcome'], cause?: unknown) => void
+
 /**
  * The commands on their way to one node, for observers. They have a deadline of their own: a decision of the other nodes
  * cancels the engine's deadline, so that a frozen node of five would never be reported.
@@ -21,29 +24,20 @@ export class RoundTrips {
     this.#tell = tell
   }
 
-  follow<T>(operation: string, send: () => Promise<T>): Promise<T> {
+  /** A command is sent; the function is to be called with what became of it. */
+  begin(operation: string): Landed {
     const sinceMs = this.#clock.monotonicMs()
     let isOpen = true
     const land = (outcome: RoundTrip['outcome'], cause?: unknown): void => {
       if (!isOpen) return
       isOpen = false
+      deadline.cancel()
       const tookMs = this.#clock.monotonicMs() - sinceMs
       const why = cause instanceof Error ? { cause } : {}
       this.#tell({ type: 'roundTrip', node: this.#node, operation, outcome, tookMs, ...why })
     }
     const deadline = this.#deadlines.start(this.#silentAfterMs, () => land('silent'))
-    const answer = send()
-    answer.then(
-      () => {
-        deadline.cancel()
-        land('answered')
-      },
-      (cause: unknown) => {
-        deadline.cancel()
-        land('failed', cause)
-      },
-    )
-    return answer
+    return land
   }
 
   close(): void {

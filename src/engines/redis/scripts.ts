@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { piece, type Piece } from './pieces.ts'
 
 /**
  * The protocol's steps, each atomic on its node, for one or more resources: all or none. A resource comes as two keys,
@@ -17,15 +18,20 @@ import { createHash } from 'node:crypto'
  * |          | otherwise                                | -1 less that number                                        |
  * | handOver | every L is the owner's                   | v for the next owner                                       |
  * |          | otherwise                                | `{'0', who has it or '', -1}`                              |
+ *
+ * Many steps can go in one call of the acquire script: see `TOGETHER`.
  */
 export interface Script {
   readonly name: string
   readonly text: string
   readonly sha: string
+  /** The beginning of a call by its hash. */
+  readonly call: Piece
 }
 
 function script(name: string, text: string): Script {
-  return { name, text, sha: createHash('sha1').update(text).digest('hex') }
+  const sha = createHash('sha1').update(text).digest('hex')
+  return { name, text, sha, call: piece('EVALSHA', sha) }
 }
 
 /** Numbers are below 2^53 and must be written in full: Lua's own tostring goes over to 1e+15. */
@@ -102,17 +108,6 @@ if mine == #KEYS then
 end
 return text(grant(#KEYS, highest, owner, ARGV[2], tonumber(p), ARGV[4]))
 `
-
-/** Acquire where every node votes at all times. */
-export const ACQUIRE = script('acquire', ACQUIRE_TEXT)
-
-/**
- * Acquire, for nodes that sit out after a restart: same steps, but a hash of its own for each epoch, because knowing one that is
- * loaded is what gives a client the node's vote (see `voters/admission.ts`).
- */
-export function epochScript(epoch: string): Script {
-  return script('acquire', `-- ${epoch}\n${ACQUIRE_TEXT}`)
-}
 
 /** KEYS: L and F of each resource. ARGV: owner, token, F's ttl. */
 export const CONFIRM = script(
@@ -216,6 +211,60 @@ end
 return text(grant(#KEYS, highest, ARGV[2], ARGV[3], tonumber(p), ARGV[5]))
 `,
 )
+
+/**
+ * Many steps in one call, in order, each all or none, by the texts of the single steps: as functions, they get the keys and
+ * arguments of their step under the names by which a script knows its own. ARGV of each: the first letter of its name, its number of
+ * keys, its number of arguments, and these. Returns the answers. A step that fails is answered by a list with its error as
+ * the only item, and costs the others nothing. A server that has become a replica refuses all of them alike: that is one
+ * error, because drivers look for it.
+ */
+const TOGETHER = `local function acquire(KEYS, ARGV)
+${ACQUIRE_TEXT}end
+local function confirm(KEYS, ARGV)
+${CONFIRM.text}end
+local function release(KEYS, ARGV)
+${RELEASE.text}end
+local function hand_over(KEYS, ARGV)
+${HAND_OVER.text}end
+local answers, key, arg = {}, 1, 1
+for count = 1, #KEYS do
+  if key > #KEYS then return answers end
+  local keys, args = {}, {}
+  for i = 1, tonumber(ARGV[arg + 1]) do keys[i] = KEYS[key + i - 1] end
+  for i = 1, tonumber(ARGV[arg + 2]) do args[i] = ARGV[arg + i + 2] end
+  local step = acquire
+  if ARGV[arg] == 'c' then step = confirm end
+  if ARGV[arg] == 'r' then step = release end
+  if ARGV[arg] == 'h' then step = hand_over end
+  local ok, answer = pcall(step, keys, args)
+  if not ok then
+    if type(answer) == 'table' then answer = answer['err'] end
+    if string.match(answer, 'READONLY') then return redis.error_reply(answer) end
+    answer = {answer}
+  end
+  answers[count] = answer
+  key = key + #keys
+  arg = arg + #args + 3
+end
+return answers
+`
+
+/** An acquire alone has four arguments; several steps have more. */
+const ACQUIRE_OR_TOGETHER = `if #ARGV == 4 then
+${ACQUIRE_TEXT}end
+${TOGETHER}`
+
+/** Acquire where every node votes at all times, and steps together of which none is a vote. */
+export const ACQUIRE = script('acquire', ACQUIRE_OR_TOGETHER)
+
+/**
+ * Acquire, for nodes that sit out after a restart: same steps, but a hash of its own for each epoch, because knowing one that is
+ * loaded is what gives a client the node's vote (see `voters/admission.ts`).
+ */
+export function epochScript(epoch: string): Script {
+  return script('acquire', `-- ${epoch}\n${ACQUIRE_OR_TOGETHER}`)
+}
 
 /** KEYS: L and F of each resource. Returns owner (or ''), time left (-1 without end), and F of each. */
 export const INSPECT = script(

@@ -1,11 +1,11 @@
-import type { Deadlines } from '../../deadlines.ts'
+import type { Deadline, Deadlines } from '../../deadlines.ts'
 import type { Grant, LeaseRef, LeaseRequest, Refusal, Release } from '../../engine.ts'
 import type { EngineError } from '../../errors.ts'
-import { inTime } from '../shared/in-time.ts'
 import { noAnswer, NotSentError } from './errors.ts'
 import type { KeySet } from './keys.ts'
 import type { RedisNode } from './node.ts'
-import type { NodeGrant, NodeRefusal } from './steps.ts'
+import type { StepListener } from './request.ts'
+import type { NodeGrant, NodeRefusal, Step } from './steps.ts'
 
 export interface SingleNodeOptions {
   readonly deadlines: Deadlines
@@ -26,44 +26,63 @@ export class SingleNode {
     this.#options = options
   }
 
-  acquire(keys: KeySet, { owner, ttlMs, resources }: LeaseRequest, proposal: number): Promise<Grant | Refusal> {
-    const undo = (): void => this.#undo(keys, owner)
-    return this.#ask(this.#node.acquire(keys, owner, ttlMs, proposal), ttlMs, undo).then(outcome, (cause: unknown) => {
-      if (!(cause instanceof NotSentError)) undo()
-      throw this.#options.failure(cause, resources)
+  acquire(
+    keys: KeySet,
+    { owner, ttlMs, resources }: LeaseRequest,
+    proposal: number,
+    resolve: (outcome: Grant | Refusal) => void,
+    reject: (error: EngineError) => void,
+  ): void {
+    const step = this.#node.acquireStep(keys, owner, ttlMs, proposal)
+    this.#ask(step, ttlMs, resources, {
+      answered: (answer) => resolve(outcome(answer)),
+      failed: reject,
+      undo: (cause) => {
+        // A vote that was not asked for cannot be given.
+        if (!(cause instanceof NotSentError)) this.#undo(keys, owner)
+      },
     })
   }
 
-  handOver(keys: KeySet, lease: LeaseRef, next: LeaseRequest, proposal: number): Promise<Grant | Refusal> {
-    // Whether it arrived or not: neither the old owner's key nor the new owner's key may stay for its ttl.
-    const undo = (): void => {
-      this.#undo(keys, next.owner)
-      this.#undo(keys, lease.owner)
-    }
-    const request = this.#node.handOver(keys, lease.owner, next, proposal)
-    return this.#ask(request, next.ttlMs, undo).then(
-      (answer) => (answer.kind === 'granted' ? outcome(answer) : { kind: 'refused', reason: 'held' }),
-      (cause: unknown) => {
-        undo()
-        throw this.#options.failure(cause, lease.resources)
+  handOver(
+    keys: KeySet,
+    lease: LeaseRef,
+    next: LeaseRequest,
+    proposal: number,
+    resolve: (outcome: Grant | Refusal) => void,
+    reject: (error: EngineError) => void,
+  ): void {
+    const step = this.#node.handOverStep(keys, lease.owner, next, proposal)
+    this.#ask(step, next.ttlMs, lease.resources, {
+      answered: (answer) => resolve(answer.kind === 'granted' ? outcome(answer) : { kind: 'refused', reason: 'held' }),
+      failed: reject,
+      // Whether it arrived or not: neither the old owner's key nor the new owner's key may stay for its ttl.
+      undo: () => {
+        this.#undo(keys, next.owner)
+        this.#undo(keys, lease.owner)
       },
-    )
+    })
   }
 
   /** `own`: how many of those listeners are ourselves. The counter stays as it is: the node granted the token itself. */
   release(keys: KeySet, { owner, ttlMs, resources }: LeaseRef, own: () => number): Promise<Release> {
-    return this.#ask(this.#node.release(keys, owner, 0n), ttlMs).then(
-      ({ ours, listeners }) => ({ ours, awaited: listeners === 0 ? 0 : Math.max(listeners - own(), 0) }),
-      (cause: unknown) => {
-        throw this.#options.failure(cause, resources)
-      },
-    )
+    return new Promise((resolve, reject) => {
+      this.#ask(this.#node.releaseStep(keys, owner, 0n), ttlMs, resources, {
+        answered: ({ ours, listeners }) =>
+          resolve({ ours, awaited: listeners === 0 ? 0 : Math.max(listeners - own(), 0) }),
+        failed: reject,
+        undo: () => undefined,
+      })
+    })
   }
 
-  #ask<T>(request: Promise<T>, ttlMs: number, late = nothing): Promise<T> {
+  #ask<T>(step: Step<T>, ttlMs: number, resources: readonly string[], end: StepEnd<T>): void {
     const timeoutMs = this.#options.timeoutMs(ttlMs)
-    const silence = (): Error => noAnswer(timeoutMs, this.#node.client)
-    return inTime(request, this.#options.deadlines, timeoutMs, { silence, late })
+    const question = new Question(end, (cause) => this.#options.failure(cause, resources))
+    question.deadline = this.#options.deadlines.start(timeoutMs, () =>
+      question.failed(0, noAnswer(timeoutMs, this.#node.client)),
+    )
+    this.#node.send(step, question, 0)
   }
 
   /** Best effort, in the background: the key's ttl does the rest. */
@@ -72,7 +91,43 @@ export class SingleNode {
   }
 }
 
-function nothing(): void {}
+interface StepEnd<T> {
+  answered(answer: T): void
+  failed(error: EngineError): void
+  /** The step failed, or was not answered in time; and once more when it is answered after that. */
+  undo(cause?: Error): void
+}
+
+/** One step and its deadline: whichever comes first decides. */
+class Question<T> implements StepListener<T> {
+  deadline: Deadline | undefined
+  readonly #end: StepEnd<T>
+  readonly #failure: (cause: Error) => EngineError
+  #isOpen = true
+
+  constructor(end: StepEnd<T>, failure: (cause: Error) => EngineError) {
+    this.#end = end
+    this.#failure = failure
+  }
+
+  answered(_node: number, answer: T): void {
+    if (this.#close()) this.#end.answered(answer)
+    else this.#end.undo()
+  }
+
+  failed(_node: number, cause: Error): void {
+    const isFirst = this.#close()
+    this.#end.undo(cause)
+    if (isFirst) this.#end.failed(this.#failure(cause))
+  }
+
+  #close(): boolean {
+    const wasOpen = this.#isOpen
+    this.#isOpen = false
+    this.deadline?.cancel()
+    return wasOpen
+  }
+}
 
 function outcome(answer: NodeGrant | NodeRefusal): Grant | Refusal {
   if (answer.kind === 'granted') return { kind: 'granted', token: BigInt(answer.fence) }

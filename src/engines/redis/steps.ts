@@ -1,17 +1,23 @@
 import type { LeaseRef } from '../../engine.ts'
 import type { KeySet } from './keys.ts'
-import { CONFIRM, EXTEND, HAND_OVER, INSPECT, RELEASE, type Script } from './scripts.ts'
+import { piece, type Piece } from './pieces.ts'
+import { ACQUIRE, CONFIRM, EXTEND, HAND_OVER, INSPECT, RELEASE, type Script } from './scripts.ts'
 import type { NodeAnswer } from './votes.ts'
 
-/** One atomic step on a node: a script with its keys and arguments, and what the server's reply means. */
+/** One atomic step on a node: a script with its keys and arguments, and what the server's reply means. The same for all nodes. */
 export interface Step<T> {
+  /** Of a vote: where every node votes at all times. Otherwise each node has its own. */
   readonly script: Script
-  readonly keys: readonly string[]
-  readonly args: readonly string[]
+  /** Undefined if it is none. `ttlMs`: of the lease that it is for. */
+  readonly vote?: { readonly ttlMs: number }
+  readonly keys: Piece
+  readonly args: Piece
+  /** What it begins with among several steps of one call. Undefined: it has a call of its own. */
+  readonly head?: Piece
   /** Throws when the reply is none of those that the script gives. */
   read(reply: unknown, script: Script): T
   /** Whether the step that gave this answer wrote something that replicas can acknowledge. Undefined: it need not be asked. */
-  readonly wrote?: (answer: T) => boolean
+  wrote?(answer: T): boolean
 }
 
 export type NodeGrant = Extract<NodeAnswer, { kind: 'granted' }>
@@ -25,35 +31,52 @@ export interface NodeRefusal {
   readonly remainingMs: number | undefined
 }
 
-/** `script`: the acquire script by which the node votes now. `fenceTtlMs`, here and below: the counter's own time to live. */
+/** Of one resource, the usual case: made once. */
+const HEADS = { a: piece('a', '2', '4'), c: piece('c', '2', '3'), r: piece('r', '2', '5'), h: piece('h', '2', '5') }
+
+/** Which step it is, how many keys it has, and how many arguments. */
+function headOf(letter: keyof typeof HEADS, { pairs }: KeySet, args: Piece): Piece {
+  return pairs.length === 2 ? HEADS[letter] : piece(letter, String(pairs.length), String(args.words.length))
+}
+
+/** `fenceTtlMs`, here and below: the counter's own time to live. */
 export function acquireStep(
-  script: Script,
-  { pairs }: KeySet,
+  keys: KeySet,
   owner: string,
   ttlMs: number,
   proposal: number,
   fenceTtlMs: number,
 ): Step<NodeGrant | NodeRefusal> {
-  const args = [owner, String(ttlMs), String(proposal), String(fenceTtlMs)]
-  return { script, keys: pairs, args, read: grantOrRefusal, wrote: isGrant }
+  const args = piece(owner, String(ttlMs), String(proposal), String(fenceTtlMs))
+  const head = headOf('a', keys, args)
+  return { script: ACQUIRE, vote: { ttlMs }, keys: keys.piece, args, head, read: grantOrRefusal, wrote: isGrant }
 }
 
 export function handOverStep(
-  { pairs }: KeySet,
+  keys: KeySet,
   owner: string,
   next: { readonly owner: string; readonly ttlMs: number },
   proposal: number,
   fenceTtlMs: number,
 ): Step<NodeGrant | NodeRefusal> {
-  const args = [owner, next.owner, String(next.ttlMs), String(proposal), String(fenceTtlMs)]
-  return { script: HAND_OVER, keys: pairs, args, read: grantOrRefusal, wrote: isGrant }
+  const args = piece(owner, next.owner, String(next.ttlMs), String(proposal), String(fenceTtlMs))
+  return {
+    script: HAND_OVER,
+    keys: keys.piece,
+    args,
+    head: headOf('h', keys, args),
+    read: grantOrRefusal,
+    wrote: isGrant,
+  }
 }
 
-export function confirmStep({ pairs }: KeySet, owner: string, token: number, fenceTtlMs: number): Step<NodeAnswer> {
+export function confirmStep(keys: KeySet, owner: string, token: number, fenceTtlMs: number): Step<NodeAnswer> {
+  const args = piece(owner, String(token), String(fenceTtlMs))
   return {
     script: CONFIRM,
-    keys: pairs,
-    args: [owner, String(token), String(fenceTtlMs)],
+    keys: keys.piece,
+    args,
+    head: headOf('c', keys, args),
     read(reply) {
       const [kind, fence] = fields(reply, CONFIRM)
       if (kind === 1) return { kind: 'confirmed', token }
@@ -76,8 +99,8 @@ export function extendStep(
   }
   return {
     script: EXTEND,
-    keys,
-    args,
+    keys: piece(...keys),
+    args: piece(...args),
     read(reply) {
       if (!Array.isArray(reply) || reply.length !== leases.length) throw nonsense(reply, EXTEND)
       return reply.map((ours) => Number(ours) === 1)
@@ -94,18 +117,14 @@ export interface NodeRelease {
 
 /** `publish`: the command that wakes the waiters, or nothing. */
 export function releaseStep(
-  { pairs, channels }: KeySet,
+  keys: KeySet,
   owner: string,
   token: bigint,
   publish: 'publish' | 'spublish' | '',
   fenceTtlMs: number,
 ): Step<NodeRelease> {
-  return {
-    script: RELEASE,
-    keys: pairs,
-    args: [owner, String(token), String(fenceTtlMs), publish, ...channels],
-    read: readRelease,
-  }
+  const args = piece(owner, String(token), String(fenceTtlMs), publish, ...keys.channels)
+  return { script: RELEASE, keys: keys.piece, args, head: headOf('r', keys, args), read: readRelease }
 }
 
 function readRelease(reply: unknown): NodeRelease {
@@ -121,8 +140,8 @@ export interface NodeLease {
   readonly fence: number
 }
 
-export function inspectStep({ pairs }: KeySet): Step<readonly NodeLease[]> {
-  return { script: INSPECT, keys: pairs, args: [], read: readLeases }
+export function inspectStep(keys: KeySet): Step<readonly NodeLease[]> {
+  return { script: INSPECT, keys: keys.piece, args: piece(), read: readLeases }
 }
 
 function readLeases(reply: unknown): readonly NodeLease[] {

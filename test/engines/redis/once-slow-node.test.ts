@@ -15,6 +15,7 @@ test('a node that grants a job after the job is done does not keep it for its wh
   let granted: Promise<unknown> | undefined
   // Its first command about the job arrives after all others, as on a pool of connections or a node without our script.
   const slow: RedisClient = Object.assign(Object.create(clients[2]!) as RedisClient, {
+    send: undefined,
     run: async (command: readonly string[], key?: string) => {
       if (isHeldBack || !command.includes('job')) return clients[2]!.run(command, key)
       isHeldBack = true
@@ -44,6 +45,7 @@ test('a node whose grant is heard of after the job is done keeps the job for the
   let answered = 0
   // It grants at once, and its answer comes when the job is done.
   const slow: RedisClient = Object.assign(Object.create(clients[2]!) as RedisClient, {
+    send: undefined,
     run: async (command: readonly string[], key?: string) => {
       if (!command.includes('job')) return clients[2]!.run(command, key)
       const isFirst = commands++ === 0

@@ -1,6 +1,7 @@
-import type { RedisMaster, Send } from '../client.ts'
+import type { RedisClient, RedisMaster, Send } from '../client.ts'
 import { isKeyless, togetherOnCluster } from './cluster.ts'
 import { lastError, reasonOf } from './connection-errors.ts'
+import { quietSender } from './ioredis-command.ts'
 import { property, text } from '../../shared/shape.ts'
 import { plain } from './reply.ts'
 import { slotOf } from '../slot.ts'
@@ -68,6 +69,12 @@ export function sender(client: IoredisClient | IoredisCluster): Send {
     gather()
     return client.call(...(command as [string])).then(plain, explain)
   }
+}
+
+/** Of a client of one server whose options need no other way. */
+export function senderInPieces(client: IoredisClient): RedisClient['send'] {
+  if (numbersAreStrings(client) || property(client.options, 'enableAutoPipelining') === true) return undefined
+  return quietSender(client, (error) => explained(client, error))
 }
 
 /**

@@ -10,6 +10,7 @@ import {
   pipelined,
   pipelinedOnCluster,
   sender,
+  senderInPieces,
   type IoredisClient,
   type IoredisCluster,
 } from './ioredis-send.ts'
@@ -60,9 +61,11 @@ function adapt(client: unknown, driver: 'ioredis' | 'iovalkey'): RedisClient {
     }
   }
   const run = sender(client)
+  const send = senderInPieces(client)
   const label = serverLabel(client)
   return {
     ...common,
+    ...(send === undefined ? {} : { send }),
     label,
     server: property(client.options, 'sentinels') ? undefined : `${label}/${text(client.options, 'db') ?? 0}`,
     cluster: false,

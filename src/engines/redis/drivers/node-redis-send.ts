@@ -1,5 +1,6 @@
-import type { RedisMaster, Send } from '../client.ts'
+import type { RedisClient, RedisMaster, Send } from '../client.ts'
 import { isKeyless, togetherOnCluster } from './cluster.ts'
+import { wordsOf } from '../pieces.ts'
 import { plain } from './reply.ts'
 import { slotOf } from '../slot.ts'
 
@@ -80,6 +81,19 @@ export function clientSender(client: NodeRedisClient): Send {
   const online = client.withCommandOptions(OURS_ONLINE)
   const offline = client.withCommandOptions(OURS)
   return async (command) => plain(await (client.isReady ? online : offline).sendCommand(command))
+}
+
+/** Without the promises of an async function: for what every lease needs. */
+export function clientSenderInPieces(client: NodeRedisClient): NonNullable<RedisClient['send']> {
+  const online = client.withCommandOptions(OURS_ONLINE)
+  const offline = client.withCommandOptions(OURS)
+  return (command, settle) => {
+    const answer = (client.isReady ? online : offline).sendCommand(wordsOf(command))
+    answer.then(
+      (reply) => settle(undefined, plain(reply)),
+      (error: unknown) => settle(error),
+    )
+  }
 }
 
 export async function sendOne(client: NodeRedisClient, command: readonly string[]): Promise<unknown> {

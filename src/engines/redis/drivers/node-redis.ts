@@ -5,6 +5,7 @@ import { describe } from './expected.ts'
 import { clientSubscriber, clusterSubscriber, poolSubscriber, sentinelSubscriber } from './node-redis-subscriber.ts'
 import {
   clientSender,
+  clientSenderInPieces,
   clusterMasters,
   clusterSender,
   clusterTogether,
@@ -68,6 +69,7 @@ function adaptClient(client: NodeRedisClient): RedisClient {
     label,
     server: `${label}/${text(property(client, 'options'), 'database') ?? 0}`,
     run,
+    send: clientSenderInPieces(client),
     runTogether: (commands) => sendTogether(client, commands),
     masters: () => Promise.resolve([{ label, run }]),
     subscriber: (clock, random) => clientSubscriber(client, clock, random),

@@ -3,6 +3,11 @@ export function isNoScript(error: unknown): boolean {
   return error instanceof Error && /^NOSCRIPT\b|\bNoScriptError\b/.test(error.message)
 }
 
+/** This user may not run the command, or not with these keys. GLIDE has a message of its own for it, too. */
+export function isDenied(error: unknown): boolean {
+  return error instanceof Error && /^NOPERM\b|\bPermissionDenied\b/.test(error.message)
+}
+
 /** An error that the server has answered: it begins with a code, such as NOPERM. */
 export function isReply(error: unknown): boolean {
   return error instanceof Error && /^[A-Z]{3,}\b/.test(error.message)

@@ -34,9 +34,16 @@ const silent: Plan = { say: 'never', fence: 0, delayMs: 0, confirmMs: 1 }
 
 /** The end of an election, with all that it tells. */
 async function ended(election: Election) {
-  const token = await election.run()
+  const token = await new Promise<number | undefined>((resolve) => election.run(resolve))
   const { refusals, failures, highestFence } = election
   return { token, refusals, failures, highestFence, granted: election.granted(), doubtful: election.doubtful() }
+}
+
+function tell(to: Election, index: number, answer: Promise<NodeAnswer | NodeRefusal>): void {
+  answer.then(
+    (value) => to.answered(index, value),
+    (error: Error) => to.failed(index, error),
+  )
 }
 
 /** Runs an election over nodes that do as planned, honestly: what they confirm, they were granted before. */
@@ -56,37 +63,37 @@ function electing(plans: readonly Plan[], { inOrder = false, suspects = [] as re
   /** F on the nodes, raised by what they confirm. */
   const fences = plans.map(({ fence }) => fence)
   const vote = (node: number, token: number): void => void seen.votes.push({ node, token, atMs: clock.monotonicMs() })
+  async function acquire(index: number): Promise<NodeGrant | NodeRefusal> {
+    const { say, fence, delayMs } = plans[index]!
+    seen.asked.push([index, clock.monotonicMs()])
+    if (say === 'never') return new Promise<never>(() => undefined)
+    if (say === 'not sent') throw new NotSentError('not sent')
+    await after(delayMs)
+    if (say === 'failed') throw new Error('down')
+    if (say === 'refused') return { kind: 'refused', fence, holder: 'rival', remainingMs: 500 }
+    vote(index, fence)
+    return { kind: 'granted', fence }
+  }
+  async function confirm(index: number, token: number): Promise<NodeAnswer> {
+    const { say, confirmMs } = plans[index]!
+    seen.confirms.push([index, token])
+    if (say === 'never') return new Promise<never>(() => undefined)
+    if (say === 'not sent') throw new NotSentError('not sent')
+    await after(confirmMs)
+    if (say === 'failed') throw new Error('down')
+    if (say === 'refused') return { kind: 'out' }
+    if (fences[index]! > token) return { kind: 'higher', fence: fences[index]! }
+    fences[index] = token
+    vote(index, token)
+    return { kind: 'confirmed', token }
+  }
   const election = new Election({
     nodes,
     deadlines: new Deadlines(clock),
     timeoutMs: TIMEOUT_MS,
     inOrder,
-    async acquire(node): Promise<NodeGrant | NodeRefusal> {
-      const index = nodes.indexOf(node)
-      const { say, fence, delayMs } = plans[index]!
-      seen.asked.push([index, clock.monotonicMs()])
-      if (say === 'never') return new Promise<never>(() => undefined)
-      if (say === 'not sent') throw new NotSentError('not sent')
-      await after(delayMs)
-      if (say === 'failed') throw new Error('down')
-      if (say === 'refused') return { kind: 'refused', fence, holder: 'rival', remainingMs: 500 }
-      vote(index, fence)
-      return { kind: 'granted', fence }
-    },
-    async confirm(node, token): Promise<NodeAnswer> {
-      const index = nodes.indexOf(node)
-      const { say, confirmMs } = plans[index]!
-      seen.confirms.push([index, token])
-      if (say === 'never') return new Promise<never>(() => undefined)
-      if (say === 'not sent') throw new NotSentError('not sent')
-      await after(confirmMs)
-      if (say === 'failed') throw new Error('down')
-      if (say === 'refused') return { kind: 'out' }
-      if (fences[index]! > token) return { kind: 'higher', fence: fences[index]! }
-      fences[index] = token
-      vote(index, token)
-      return { kind: 'confirmed', token }
-    },
+    acquire: (index, to) => tell(to, index, acquire(index)),
+    confirm: (index, to, token) => tell(to, index, confirm(index, token)),
     late: (index) => void seen.late.push(index),
     settled: () => void seen.settled++,
   })
@@ -244,8 +251,8 @@ describe('an election', () => {
       deadlines: new Deadlines(clock),
       timeoutMs: TIMEOUT_MS,
       inOrder: false,
-      acquire: (node) => Promise.resolve({ kind: 'granted', fence: nodes.indexOf(node) + 1 }),
-      confirm: () => Promise.resolve({ kind: 'higher', fence: fence++ }),
+      acquire: (index, to) => tell(to, index, Promise.resolve({ kind: 'granted', fence: index + 1 })),
+      confirm: (index, to) => tell(to, index, Promise.resolve({ kind: 'higher', fence: fence++ })),
       late: () => undefined,
       settled: () => settled++,
     }
