@@ -22,11 +22,8 @@ export interface ConformanceSetup {
   patienceMs?: number
 }
 
-/** A claim about the engine, and how to find out whether it is true. */
-export interface Case {
-  readonly name: string
-  readonly run: (fixture: Fixture) => Promise<void>
-}
+/** Claims about the engine, and how to find out whether each is true. */
+export type Cases = Readonly<Record<string, (fixture: Fixture) => Promise<void>>>
 
 export const LONG_TTL_MS = 30_000
 

@@ -20,19 +20,21 @@ export function conformance(setup: ConformanceSetup): ConformanceCase[] {
   if (methods.includes('onDoubt') && setup.disconnect === undefined) {
     throw new TypeError('disconnect: expected a function, because only a lost connection shows that onDoubt works')
   }
-  const optional = methods.flatMap((method) => OPTIONAL[method])
-  return [...REQUIRED, ...optional, ...WITH_LOCKS].map(({ name, run }) => ({
-    name,
-    run: async () => {
-      const fixture = new Fixture(setup)
-      try {
-        await run(fixture)
-      } catch (error) {
-        // What went wrong first is the finding, not what cannot be removed because of it.
-        await fixture.close().catch(() => undefined)
-        throw error
-      }
-      await fixture.close()
-    },
-  }))
+  const cases = [REQUIRED, ...methods.map((method) => OPTIONAL[method]), WITH_LOCKS]
+  return cases
+    .flatMap((some) => Object.entries(some))
+    .map(([name, run]) => ({
+      name,
+      run: async () => {
+        const fixture = new Fixture(setup)
+        try {
+          await run(fixture)
+        } catch (error) {
+          // What went wrong first is the finding, not what cannot be removed because of it.
+          await fixture.close().catch(() => undefined)
+          throw error
+        }
+        await fixture.close()
+      },
+    }))
 }

@@ -2,176 +2,148 @@ import assert from 'node:assert/strict'
 import { sleep, systemClock } from '../clock.ts'
 import type { Lease } from '../lease.ts'
 import type { Locks } from '../locks.ts'
-import { collect, LONG_TTL_MS, type Case } from './fixture.ts'
+import { collect, LONG_TTL_MS, type Cases } from './fixture.ts'
 
 /** What the locks of every engine do. */
-export const WITH_LOCKS: readonly Case[] = [
-  {
-    name: 'tryAcquire gives null when someone else has it',
-    async run(fixture) {
-      const [one, two] = [await fixture.locks(), await fixture.locks()]
-      const [name] = fixture.names(1)
-      await using lease = await one.tryAcquire(name!)
-      assert.ok(lease?.held)
-      assert.equal(await two.tryAcquire(name!), null)
-    },
+export const WITH_LOCKS: Cases = {
+  async 'tryAcquire gives null when someone else has it'(fixture) {
+    const [one, two] = [await fixture.locks(), await fixture.locks()]
+    const [name] = fixture.names(1)
+    await using lease = await one.tryAcquire(name!)
+    assert.ok(lease?.held)
+    assert.equal(await two.tryAcquire(name!), null)
   },
-  {
-    name: 'a waiter gets the resource after its release, with a higher token',
-    async run(fixture) {
-      const [one, two] = [await fixture.locks(), await fixture.locks()]
-      const [name] = fixture.names(1)
-      const first = await one.acquire(name!)
-      const waiting = two.acquire(name!, { wait: '20s' })
-      assert.equal(await first.release(), true)
-      await using second = await waiting
-      assert.ok(second.token > first.token)
-      assert.equal(first.held, false)
-      assert.equal(second.held, true)
-    },
+  async 'a waiter gets the resource after its release, with a higher token'(fixture) {
+    const [one, two] = [await fixture.locks(), await fixture.locks()]
+    const [name] = fixture.names(1)
+    const first = await one.acquire(name!)
+    const waiting = two.acquire(name!, { wait: '20s' })
+    assert.equal(await first.release(), true)
+    await using second = await waiting
+    assert.ok(second.token > first.token)
+    assert.equal(first.held, false)
+    assert.equal(second.held, true)
   },
-  {
-    name: 'an aborted wait rejects with its reason and leaves nothing behind',
-    async run(fixture) {
-      const [one, two] = [await fixture.locks(), await fixture.locks()]
-      const [name] = fixture.names(1)
-      const first = await one.acquire(name!)
-      const controller = new AbortController()
-      const waiting = two.acquire(name!, { wait: '20s', signal: controller.signal })
-      const reason = new Error('changed my mind')
-      controller.abort(reason)
-      await assert.rejects(waiting, reason)
-      await first.release()
-      // An attempt that was under way when the wait was aborted is undone behind the caller's back.
-      await fixture.eventually(
-        'the resource to be free',
-        async () => (await (await one.tryAcquire(name!))?.release()) === true,
-      )
-    },
+  async 'an aborted wait rejects with its reason and leaves nothing behind'(fixture) {
+    const [one, two] = [await fixture.locks(), await fixture.locks()]
+    const [name] = fixture.names(1)
+    const first = await one.acquire(name!)
+    const controller = new AbortController()
+    const waiting = two.acquire(name!, { wait: '20s', signal: controller.signal })
+    const reason = new Error('changed my mind')
+    controller.abort(reason)
+    await assert.rejects(waiting, reason)
+    await first.release()
+    // An attempt that was under way when the wait was aborted is undone behind the caller's back.
+    await fixture.eventually(
+      'the resource to be free',
+      async () => (await (await one.tryAcquire(name!))?.release()) === true,
+    )
   },
-  {
-    name: 'critical sections of many waiters never overlap, and their tokens grow',
-    async run(fixture) {
-      const [one, two] = [await fixture.locks(), await fixture.locks()]
-      const [name] = fixture.names(1)
-      const tokens: bigint[] = []
-      let inside = 0
-      let most = 0
-      const section = async (locks: Locks): Promise<void> => {
-        await locks.using(name!, { wait: '50s' }, async (lease) => {
-          inside++
-          most = Math.max(most, inside)
-          tokens.push(lease.token)
-          await sleep(systemClock, 1)
-          inside--
-        })
-      }
-      await Promise.all(Array.from({ length: 30 }, (_, index) => section(index % 2 === 0 ? one : two)))
-      assert.equal(most, 1)
-      assert.equal(tokens.length, 30)
-      for (const [index, token] of tokens.entries()) assert.ok(index === 0 || token > tokens[index - 1]!)
-    },
+  async 'critical sections of many waiters never overlap, and their tokens grow'(fixture) {
+    const [one, two] = [await fixture.locks(), await fixture.locks()]
+    const [name] = fixture.names(1)
+    const tokens: bigint[] = []
+    let inside = 0
+    let most = 0
+    const section = async (locks: Locks): Promise<void> => {
+      await locks.using(name!, { wait: '50s' }, async (lease) => {
+        inside++
+        most = Math.max(most, inside)
+        tokens.push(lease.token)
+        await sleep(systemClock, 1)
+        inside--
+      })
+    }
+    await Promise.all(Array.from({ length: 30 }, (_, index) => section(index % 2 === 0 ? one : two)))
+    assert.equal(most, 1)
+    assert.equal(tokens.length, 30)
+    for (const [index, token] of tokens.entries()) assert.ok(index === 0 || token > tokens[index - 1]!)
   },
-  {
-    name: 'a lease is renewed while it is held',
-    async run(fixture) {
-      const locks = await fixture.locks()
-      const [name] = fixture.names(1)
-      await using lease = await locks.acquire(name!, { ttl: fixture.shortTtlMs * 3 })
-      const until = systemClock.monotonicMs() + fixture.shortTtlMs * 5
-      await fixture.eventually('the first ttl to be over', () => systemClock.monotonicMs() > until)
+  async 'a lease is renewed while it is held'(fixture) {
+    const locks = await fixture.locks()
+    const [name] = fixture.names(1)
+    await using lease = await locks.acquire(name!, { ttl: fixture.shortTtlMs * 3 })
+    const until = systemClock.monotonicMs() + fixture.shortTtlMs * 5
+    await fixture.eventually('the first ttl to be over', () => systemClock.monotonicMs() > until)
+    assert.equal(lease.held, true)
+    assert.equal(lease.signal.aborted, false)
+  },
+  async 'a leader whose campaign is ended keeps its lease until its work has settled; only then another one leads'(
+    fixture,
+  ) {
+    const [one, two] = [await fixture.locks(), await fixture.locks()]
+    const [name] = fixture.names(1)
+    const controller = new AbortController()
+    const reason = new Error('shutting down')
+    const steps: string[] = []
+    const first = one.elect(name!, { signal: controller.signal }, async (lease) => {
+      steps.push('leads')
+      await new Promise((resolve) => lease.signal.addEventListener('abort', resolve))
+      assert.equal(lease.signal.reason, reason)
+      // Long enough for a waiter that was woken, or that polls.
+      await sleep(systemClock, fixture.shortTtlMs)
       assert.equal(lease.held, true)
-      assert.equal(lease.signal.aborted, false)
-    },
+      steps.push('has settled')
+    })
+    const ended = assert.rejects(first, reason)
+    await fixture.eventually('the first one to lead', () => steps.length === 1)
+    const second = two.elect(name!, () => steps.push('leads next'))
+    controller.abort(reason)
+    await ended
+    await second
+    assert.deepEqual(steps, ['leads', 'has settled', 'leads next'])
   },
-  {
-    name: 'a leader whose campaign is ended keeps its lease until its work has settled; only then another one leads',
-    async run(fixture) {
-      const [one, two] = [await fixture.locks(), await fixture.locks()]
-      const [name] = fixture.names(1)
-      const controller = new AbortController()
-      const reason = new Error('shutting down')
-      const steps: string[] = []
-      const first = one.elect(name!, { signal: controller.signal }, async (lease) => {
-        steps.push('leads')
-        await new Promise((resolve) => lease.signal.addEventListener('abort', resolve))
-        assert.equal(lease.signal.reason, reason)
-        // Long enough for a waiter that was woken, or that polls.
-        await sleep(systemClock, fixture.shortTtlMs)
-        assert.equal(lease.held, true)
-        steps.push('has settled')
-      })
-      const ended = assert.rejects(first, reason)
-      await fixture.eventually('the first one to lead', () => steps.length === 1)
-      const second = two.elect(name!, () => steps.push('leads next'))
-      controller.abort(reason)
-      await ended
-      await second
-      assert.deepEqual(steps, ['leads', 'has settled', 'leads next'])
-    },
+  async 'work whose lease was ended by someone else has no result, also if only its release can find out'(fixture) {
+    const [locks, engine] = [await fixture.locks(), await fixture.engine()]
+    const work = async ({ resources, owner, token }: Lease): Promise<string> => {
+      assert.equal((await engine.release({ resources, owner, token, ttlMs: LONG_TTL_MS })).ours, true)
+      await fixture.eventuallyGranted(engine, fixture.request({ resources }))
+      return 'done alone'
+    }
+    const [name, job] = fixture.names(2)
+    await assert.rejects(locks.using(name!, work), { code: 'LEASE_LOST' })
+    await assert.rejects(locks.once(job!, { atLeast: fixture.shortTtlMs }, work), { code: 'LEASE_LOST' })
   },
-  {
-    name: 'work whose lease was ended by someone else has no result, also if only its release can find out',
-    async run(fixture) {
-      const [locks, engine] = [await fixture.locks(), await fixture.engine()]
-      const work = async ({ resources, owner, token }: Lease): Promise<string> => {
-        assert.equal((await engine.release({ resources, owner, token, ttlMs: LONG_TTL_MS })).ours, true)
-        await fixture.eventuallyGranted(engine, fixture.request({ resources }))
-        return 'done alone'
-      }
-      const [name, job] = fixture.names(2)
-      await assert.rejects(locks.using(name!, work), { code: 'LEASE_LOST' })
-      await assert.rejects(locks.once(job!, { atLeast: fixture.shortTtlMs }, work), { code: 'LEASE_LOST' })
-    },
+  async 'a job that is done early is not run again before `atLeast` is over, and is run after it'(fixture) {
+    const [one, two] = [await fixture.locks(), await fixture.locks()]
+    const [name] = fixture.names(1)
+    const atLeast = fixture.shortTtlMs * 2
+    const starts: number[] = []
+    const job = (): number => starts.push(systemClock.monotonicMs())
+    assert.deepEqual(await one.once(name!, { atLeast }, job), { ran: true, value: 1 })
+    const [left] = await collect(two.inspect(name))
+    // What is left is a part of atLeast; servers round it up, or take up to as long again. It is not the whole ttl.
+    assert.ok((left?.remainingMs ?? 0) <= 3 * atLeast, `expected ${atLeast} ms or less, got ${left?.remainingMs}`)
+    await fixture.eventually('the job to run again', async () => (await two.once(name!, { atLeast }, job)).ran)
+    const afterMs = starts[1]! - starts[0]!
+    // Two clocks that round to whole milliseconds may differ by as much.
+    assert.ok(afterMs >= atLeast - 2, `ran again after ${afterMs} ms of ${atLeast}`)
   },
-  {
-    name: 'a job that is done early is not run again before `atLeast` is over, and is run after it',
-    async run(fixture) {
-      const [one, two] = [await fixture.locks(), await fixture.locks()]
-      const [name] = fixture.names(1)
-      const atLeast = fixture.shortTtlMs * 2
-      const starts: number[] = []
-      const job = (): number => starts.push(systemClock.monotonicMs())
-      assert.deepEqual(await one.once(name!, { atLeast }, job), { ran: true, value: 1 })
-      const [left] = await collect(two.inspect(name))
-      // What is left is a part of atLeast; servers round it up, or take up to as long again. It is not the whole ttl.
-      assert.ok((left?.remainingMs ?? 0) <= 3 * atLeast, `expected ${atLeast} ms or less, got ${left?.remainingMs}`)
-      await fixture.eventually('the job to run again', async () => (await two.once(name!, { atLeast }, job)).ran)
-      const afterMs = starts[1]! - starts[0]!
-      // Two clocks that round to whole milliseconds may differ by as much.
-      assert.ok(afterMs >= atLeast - 2, `ran again after ${afterMs} ms of ${atLeast}`)
-    },
+  async 'closing the locks in the middle of a job keeps others from it until `atLeast` is over'(fixture) {
+    const [one, two, engine] = [await fixture.locks(), await fixture.locks(), await fixture.engine()]
+    const [name] = fixture.names(1)
+    let held: Lease | undefined
+    const job = one.once(name!, { atLeast: '15s' }, async (lease) => {
+      held = lease
+      await new Promise((resolve) => lease.signal.addEventListener('abort', resolve))
+    })
+    const ended = assert.rejects(job, { code: 'LEASE_LOST', reason: 'closed' })
+    await fixture.eventually('the job to begin', () => Promise.resolve(held !== undefined))
+    await one.close()
+    await ended
+    assert.deepEqual(await two.once(name!, {}, () => 'too soon'), { ran: false })
+    // Nobody need wait for what the case has shown.
+    const { resources, owner, token } = held!
+    await engine.release({ resources, owner, token, ttlMs: LONG_TTL_MS })
   },
-  {
-    name: 'closing the locks in the middle of a job keeps others from it until `atLeast` is over',
-    async run(fixture) {
-      const [one, two, engine] = [await fixture.locks(), await fixture.locks(), await fixture.engine()]
-      const [name] = fixture.names(1)
-      let held: Lease | undefined
-      const job = one.once(name!, { atLeast: '15s' }, async (lease) => {
-        held = lease
-        await new Promise((resolve) => lease.signal.addEventListener('abort', resolve))
-      })
-      const ended = assert.rejects(job, { code: 'LEASE_LOST', reason: 'closed' })
-      await fixture.eventually('the job to begin', () => Promise.resolve(held !== undefined))
-      await one.close()
-      await ended
-      assert.deepEqual(await two.once(name!, {}, () => 'too soon'), { ran: false })
-      // Nobody need wait for what the case has shown.
-      const { resources, owner, token } = held!
-      await engine.release({ resources, owner, token, ttlMs: LONG_TTL_MS })
-    },
+  async 'closing the locks releases their leases'(fixture) {
+    const [one, two] = [await fixture.locks(), await fixture.locks()]
+    const [name] = fixture.names(1)
+    const lease = await one.acquire(name!)
+    await one.close()
+    assert.equal(lease.held, false)
+    await using next = await two.tryAcquire(name!)
+    assert.ok(next !== null)
   },
-  {
-    name: 'closing the locks releases their leases',
-    async run(fixture) {
-      const [one, two] = [await fixture.locks(), await fixture.locks()]
-      const [name] = fixture.names(1)
-      const lease = await one.acquire(name!)
-      await one.close()
-      assert.equal(lease.held, false)
-      await using next = await two.tryAcquire(name!)
-      assert.ok(next !== null)
-    },
-  },
-]
+}
