@@ -64,6 +64,13 @@ function optionHint(name: string, names: readonly string[]): string {
   return near === undefined ? '' : `; did you mean ${near}?`
 }
 
+/** The fields that have a value: an optional property may be absent, but not undefined. */
+export function given<T extends object>(fields: T): Given<T> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Given<T>
+}
+
+type Given<T> = { [Name in keyof T]?: Exclude<T[Name], undefined> }
+
 /** What was probably meant: the closest candidate that is at most two letters away. */
 export function closest(word: string, candidates: readonly string[]): string | undefined {
   return candidates

@@ -68,7 +68,7 @@ export class Output {
     process.stdout.write(`${shown.join('')}\n`)
   }
 
-  /** A result for machines: one line, on stdout. Tokens are strings: they outgrow JSON's numbers. */
+  /** A result for machines: one line, on stdout, without what is undefined. Tokens are strings: they outgrow JSON's numbers. */
   object(value: unknown, stream: NodeJS.WriteStream = process.stdout): void {
     const text = JSON.stringify(value, (_key, field: unknown) => {
       if (typeof field === 'bigint') return String(field)

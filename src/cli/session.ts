@@ -22,8 +22,8 @@ export interface Session extends Connection {
 /** Locks on the engine that was asked for, closed whatever happens. */
 export async function withLocks<T>(
   { line, config, output }: Call,
-  options: (engine: Engine) => LocksOptions,
   work: (session: Session) => Promise<T>,
+  options: (engine: Engine) => LocksOptions = () => ({}),
 ): Promise<T> {
   const connection = await connect(engineUrl(line.options, config, output))
   try {

@@ -4,7 +4,6 @@ import {
   existsSync,
   mkdtempSync,
   readdirSync,
-  readFileSync,
   renameSync,
   rmdirSync,
   unlinkSync,
@@ -14,6 +13,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { systemClock } from '../../clock.ts'
 import { EXIT, Failure } from '../exit-codes.ts'
+import { readOr } from './processes.ts'
 import { sharedNow } from './shared-clock.ts'
 
 /** From now, in milliseconds. */
@@ -101,14 +101,6 @@ export function remainingByFile(path: string): number {
   // The earlier of the two, as the lease itself counts: the wall clock may be set back, the other one may be another's.
   const leftMs = Math.min(until - now.ms, untilUnix - systemClock.wallMs())
   return leftMs > 0 ? leftMs : 0
-}
-
-function readOr(path: string): string | undefined {
-  try {
-    return readFileSync(path, 'utf8')
-  } catch {
-    return undefined
-  }
 }
 
 /** Private to the user and emptied at the next start, where there is such a folder. It may be someone else's after `su`. */

@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { given } from '../../arguments.ts'
 import { inUnits } from '../../duration.ts'
 import type { Engine, Lease, LockEvent, LocksOptions, LossReason } from '../../index.ts'
 import { DeadlineFile } from './deadline-file.ts'
@@ -81,8 +82,7 @@ export class Holder {
     return {
       ttl: this.ttlMs,
       observe: (event) => this.#observe(event),
-      ...(this.#label === undefined ? {} : { label: this.#label }),
-      ...(this.maxHoldMs === undefined ? {} : { maxHold: this.maxHoldMs }),
+      ...given({ label: this.#label, maxHold: this.maxHoldMs }),
     }
   }
 

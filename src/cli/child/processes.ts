@@ -122,7 +122,8 @@ function pids(): number[] {
   }
 }
 
-function readOr(file: string): string | undefined {
+/** Undefined where it cannot be read. */
+export function readOr(file: string): string | undefined {
   return readBytesOr(file)?.toString('latin1')
 }
 

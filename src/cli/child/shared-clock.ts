@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs'
 import { systemClock } from '../../clock.ts'
+import { readOr } from './processes.ts'
 
 /**
  * A point in time that other processes of this machine understand, shells too. On Linux that is the time since boot of
@@ -11,14 +11,7 @@ export interface SharedTime {
 }
 
 export function sharedNow(): SharedTime {
-  const uptime = uptimeMs()
-  return uptime === undefined ? { clock: 'unix', ms: systemClock.wallMs() } : { clock: 'uptime', ms: uptime }
-}
-
-function uptimeMs(): number | undefined {
-  try {
-    return Math.round(Number.parseFloat(readFileSync('/proc/uptime', 'latin1')) * 1000)
-  } catch {
-    return undefined
-  }
+  const uptime = readOr('/proc/uptime')
+  if (uptime === undefined) return { clock: 'unix', ms: systemClock.wallMs() }
+  return { clock: 'uptime', ms: Math.round(Number.parseFloat(uptime) * 1000) }
 }

@@ -18,41 +18,37 @@ export async function bench(call: Call): Promise<number> {
   if (!Number.isInteger(count) || count < 10 || count > 1_000_000)
     throw usage(`--count: expected 10 to 1000000, got '${line.options.text('count')}'`)
   const forMs = timeOf(line.options.text('for') ?? '3s', '--for', { minMs: 500, maxMs: LONGEST_LOOK_MS })
-  return withLocks(
-    call,
-    () => ({}),
-    async ({ locks, url }) => {
-      // Nobody else's: the name is drawn anew each time.
-      const resource = `ringfence-bench:${systemRandom.id()}`
-      const { acquire, release } = await latencies(locks, resource, count, signals.interrupted)
-      const drift = await clockDrift(locks, resource, forMs, signals.interrupted)
-      const ttlMs = recommendedTtlMs(acquire.p99, drift)
-      const allowedMs = locks.engine.limits.driftMs(ttlMs)
-      const isCovered = Math.abs(drift.part) * ttlMs <= allowedMs + drift.errorMs
-      if (output.json) {
-        output.object({
-          engine: locks.engine.name,
-          url,
-          count,
-          acquireMs: acquire,
-          releaseMs: release,
-          drift,
-          recommendedTtlMs: ttlMs,
-          driftAllowed: isCovered,
-        })
-        return EXIT.ok
-      }
-      for (const text of table([['ms', 'P50', 'P99', 'WORST'], row('acquire', acquire), row('release', release)]))
-        output.line(text)
-      output.line(
-        `clock that ends leases: ${(drift.part * 100).toFixed(3)} % against ours, measured to ${(drift.errorPart * 100).toFixed(3)} %`,
-      )
-      output.line(`recommended ttl: ${ttlMs / 1000} s at least (${ttlReason(ttlMs)})`)
-      if (!isCovered)
-        output.complain('the clock runs further off than the engine allows for; ringfence doctor says what to do')
+  return withLocks(call, async ({ locks, url }) => {
+    // Nobody else's: the name is drawn anew each time.
+    const resource = `ringfence-bench:${systemRandom.id()}`
+    const { acquire, release } = await latencies(locks, resource, count, signals.interrupted)
+    const drift = await clockDrift(locks, resource, forMs, signals.interrupted)
+    const ttlMs = recommendedTtlMs(acquire.p99, drift)
+    const allowedMs = locks.engine.limits.driftMs(ttlMs)
+    const isCovered = Math.abs(drift.part) * ttlMs <= allowedMs + drift.errorMs
+    if (output.json) {
+      output.object({
+        engine: locks.engine.name,
+        url,
+        count,
+        acquireMs: acquire,
+        releaseMs: release,
+        drift,
+        recommendedTtlMs: ttlMs,
+        driftAllowed: isCovered,
+      })
       return EXIT.ok
-    },
-  )
+    }
+    for (const text of table([['ms', 'P50', 'P99', 'WORST'], row('acquire', acquire), row('release', release)]))
+      output.line(text)
+    output.line(
+      `clock that ends leases: ${(drift.part * 100).toFixed(3)} % against ours, measured to ${(drift.errorPart * 100).toFixed(3)} %`,
+    )
+    output.line(`recommended ttl: ${ttlMs / 1000} s at least (${ttlReason(ttlMs)})`)
+    if (!isCovered)
+      output.complain('the clock runs further off than the engine allows for; ringfence doctor says what to do')
+    return EXIT.ok
+  })
 }
 
 function row(name: string, { p50, p99, worst }: Percentiles): string[] {

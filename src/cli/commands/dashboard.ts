@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
 import { isIPv4, isIPv6, type AddressInfo } from 'node:net'
+import { given } from '../../arguments.ts'
 import { dashboard as createDashboard, type DashboardOptions } from '../../dashboard/index.ts'
 import type { Options } from '../command-line.ts'
 import { EXIT, Failure, inWordsOf, usage } from '../exit-codes.ts'
@@ -25,38 +26,34 @@ export async function dashboard(call: Call): Promise<number> {
   const options = optionsOf(line.options)
   const isOpen = options.readToken === undefined && options.writeToken === undefined
   if (isOpen && !isLoopback(host)) throw withoutToken(host)
-  return withLocks(
-    call,
-    () => ({}),
-    async ({ locks, url }) => {
-      await using page = inWordsOf(wordsFor(line.options), () =>
-        createDashboard(locks, {
-          ...options,
-          streams: STREAMS,
-          redact: withoutSecrets,
-          onAudit: (entry) => output.object({ audit: entry }, process.stderr),
-        }),
-      )
-      const server = createServer(LIMITS, page.listener)
-      server.maxConnections = MOST_CONNECTIONS
-      const bound = await listen(server, host, port)
-      try {
-        // What a name such as localhost stands for is known only now.
-        if (isOpen && !isLoopback(bound.address)) throw withoutToken(`${host}, which is ${bound.address},`)
-        const at = `http://${bound.family === 'IPv6' ? `[${bound.address}]` : bound.address}:${bound.port}${options.path ?? ''}`
-        const address = at.endsWith('/') ? at : `${at}/`
-        if (output.json) output.object({ url: address, engine: url, writable: options.writeToken !== undefined })
-        else output.line(`the dashboard of ${url} is at ${address}`)
-        if (!signals.interrupted.aborted) await once(signals.interrupted, 'abort')
-      } finally {
-        // First the streams, which never end by themselves.
-        await page.close()
-        server.closeAllConnections()
-        server.close()
-      }
-      return EXIT.ok
-    },
-  )
+  return withLocks(call, async ({ locks, url }) => {
+    await using page = inWordsOf(wordsFor(line.options), () =>
+      createDashboard(locks, {
+        ...options,
+        streams: STREAMS,
+        redact: withoutSecrets,
+        onAudit: (entry) => output.object({ audit: entry }, process.stderr),
+      }),
+    )
+    const server = createServer(LIMITS, page.listener)
+    server.maxConnections = MOST_CONNECTIONS
+    const bound = await listen(server, host, port)
+    try {
+      // What a name such as localhost stands for is known only now.
+      if (isOpen && !isLoopback(bound.address)) throw withoutToken(`${host}, which is ${bound.address},`)
+      const at = `http://${bound.family === 'IPv6' ? `[${bound.address}]` : bound.address}:${bound.port}${options.path ?? ''}`
+      const address = at.endsWith('/') ? at : `${at}/`
+      if (output.json) output.object({ url: address, engine: url, writable: options.writeToken !== undefined })
+      else output.line(`the dashboard of ${url} is at ${address}`)
+      if (!signals.interrupted.aborted) await once(signals.interrupted, 'abort')
+    } finally {
+      // First the streams, which never end by themselves.
+      await page.close()
+      server.closeAllConnections()
+      server.close()
+    }
+    return EXIT.ok
+  })
 }
 
 /** Where what the library calls so came from. */
@@ -85,16 +82,13 @@ async function listen(server: Server, host: string, port: number): Promise<Addre
 }
 
 function optionsOf(options: Options): DashboardOptions {
-  const readToken = tokenOf(options, 'token-file', 'RINGFENCE_DASHBOARD_TOKEN')
-  const writeToken = tokenOf(options, 'write-token-file', 'RINGFENCE_DASHBOARD_WRITE_TOKEN')
   const origin = options.text('origin')
-  const path = options.text('path')
-  return {
-    ...(readToken === undefined ? {} : { readToken }),
-    ...(writeToken === undefined ? {} : { writeToken }),
-    ...(origin === undefined ? {} : { origins: [origin] }),
-    ...(path === undefined ? {} : { path }),
-  }
+  return given({
+    readToken: tokenOf(options, 'token-file', 'RINGFENCE_DASHBOARD_TOKEN'),
+    writeToken: tokenOf(options, 'write-token-file', 'RINGFENCE_DASHBOARD_WRITE_TOKEN'),
+    origins: origin === undefined ? undefined : [origin],
+    path: options.text('path'),
+  })
 }
 
 function tokenOf(options: Options, option: string, variable: string): string | undefined {

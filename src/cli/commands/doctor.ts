@@ -1,6 +1,6 @@
 import type { Finding } from '../../index.ts'
 import { EXIT } from '../exit-codes.ts'
-import { withLocks, type Call } from '../session.ts'
+import { withLocks, type Call, type Session } from '../session.ts'
 import { setting } from '../settings.ts'
 import { wrap } from '../table.ts'
 import { timeOf } from '../time.ts'
@@ -22,26 +22,23 @@ export async function doctor(call: Call): Promise<number> {
   const { line, output } = call
   const ttl = setting('ttl', line.options, call.config)
   const options = ttl === undefined ? {} : { ttl: timeOf(ttl.text, ttl.source) }
-  return withLocks(
-    call,
-    () => options,
-    async ({ locks, url }) => {
-      const findings = [...(await locks.check())].sort(
-        (some, other) => ORDER.indexOf(some.severity) - ORDER.indexOf(other.severity),
-      )
-      const score = scoreOf(findings)
-      const worst = findings[0]?.severity ?? 'ok'
-      const isFit = worst !== 'critical' && !(line.options.has('strict') && worst === 'warning')
-      if (output.json) {
-        output.object({ engine: locks.engine.name, url, fit: isFit, score, findings })
-      } else if (!output.quiet) {
-        for (const finding of findings) show(finding, call)
-        const verdict = `${locks.engine.name} (${url}): ${score} of 100, ${summary(findings)}`
-        output.line({ style: ['bold', LOOK[worst].style], text: verdict })
-      }
-      return isFit ? EXIT.ok : EXIT.no
-    },
-  )
+  const work = async ({ locks, url }: Session): Promise<number> => {
+    const findings = [...(await locks.check())].sort(
+      (some, other) => ORDER.indexOf(some.severity) - ORDER.indexOf(other.severity),
+    )
+    const score = scoreOf(findings)
+    const worst = findings[0]?.severity ?? 'ok'
+    const isFit = worst !== 'critical' && !(line.options.has('strict') && worst === 'warning')
+    if (output.json) {
+      output.object({ engine: locks.engine.name, url, fit: isFit, score, findings })
+    } else if (!output.quiet) {
+      for (const finding of findings) show(finding, call)
+      const verdict = `${locks.engine.name} (${url}): ${score} of 100, ${summary(findings)}`
+      output.line({ style: ['bold', LOOK[worst].style], text: verdict })
+    }
+    return isFit ? EXIT.ok : EXIT.no
+  }
+  return withLocks(call, work, () => options)
 }
 
 function show({ severity, id, node, found, meaning, remedy }: Finding, { output }: Call): void {

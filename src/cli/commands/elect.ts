@@ -1,7 +1,7 @@
 import { LeaseLostError, type Lease } from '../../index.ts'
 import { EXIT, usage } from '../exit-codes.ts'
 import { codeOf, Holder } from '../child/hold.ts'
-import { reasonOf, withLocks, type Call } from '../session.ts'
+import { reasonOf, withLocks, type Call, type Session } from '../session.ts'
 
 /** Runs the command whenever we lead; ends when the command ends by itself while leading. */
 export async function elect(call: Call): Promise<number> {
@@ -10,27 +10,24 @@ export async function elect(call: Call): Promise<number> {
   const [name, ...others] = line.names
   if (name === undefined || others.length > 0) throw usage('expected one name', 'ringfence elect NAME -- COMMAND')
   holder.assertRunnable()
-  return withLocks(
-    call,
-    (engine) => holder.locksOptions(engine),
-    async ({ locks, url }) => {
-      holder.onReachability = (cause) => reachability(call, name, url, cause)
-      const lead = async (lease: Lease): Promise<number> => {
-        output.whisper(`leading '${name}', token ${lease.token}`)
-        tell(call, { event: 'leading', name, token: lease.token, owner: lease.owner })
-        const ending = await holder.run(lease)
-        if (ending.kind === 'ended') return codeOf(ending)
-        tell(call, { event: 'lost', name, token: lease.token, reason: ending.reason })
-        await holder.lost(lease, ending.reason)
-        // A lease that time has not yet ended is given back at once: we have stopped leading.
-        await lease.release().catch(() => undefined)
-        throw new LeaseLostError(lease.resources, ending.reason)
-      }
-      const exitCode = await locks.elect(name, { signal: signals.interrupted }, lead)
-      tell(call, { event: 'stepped down', name, exitCode })
-      return exitCode ?? EXIT.ok
-    },
-  )
+  const work = async ({ locks, url }: Session): Promise<number> => {
+    holder.onReachability = (cause) => reachability(call, name, url, cause)
+    const lead = async (lease: Lease): Promise<number> => {
+      output.whisper(`leading '${name}', token ${lease.token}`)
+      tell(call, { event: 'leading', name, token: lease.token, owner: lease.owner })
+      const ending = await holder.run(lease)
+      if (ending.kind === 'ended') return codeOf(ending)
+      tell(call, { event: 'lost', name, token: lease.token, reason: ending.reason })
+      await holder.lost(lease, ending.reason)
+      // A lease that time has not yet ended is given back at once: we have stopped leading.
+      await lease.release().catch(() => undefined)
+      throw new LeaseLostError(lease.resources, ending.reason)
+    }
+    const exitCode = await locks.elect(name, { signal: signals.interrupted }, lead)
+    tell(call, { event: 'stepped down', name, exitCode })
+    return exitCode ?? EXIT.ok
+  }
+  return withLocks(call, work, (engine) => holder.locksOptions(engine))
 }
 
 /** An election waits for its engine forever. Who started it must hear of that, and once. */

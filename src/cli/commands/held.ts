@@ -4,9 +4,7 @@ import { span } from '../../duration.ts'
 import type { Call } from '../session.ts'
 
 /** Is the lease that this process was started under still held? */
-export async function held({ line, output }: Call): Promise<number> {
-  if (line.names.length > 0)
-    throw usage(`expected no argument, got '${line.names[0]}'`, 'ringfence status RESOURCE asks the engine')
+export async function held({ output }: Call): Promise<number> {
   const path = process.env['RINGFENCE_DEADLINE_FILE']
   if (path === undefined) {
     throw usage(

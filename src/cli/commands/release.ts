@@ -11,35 +11,30 @@ export async function release(call: Call): Promise<number> {
   const [resource, ...others] = line.names
   if (resource === undefined || others.length > 0)
     throw usage('expected one resource', 'ringfence release --force RESOURCE')
-  return withLocks(
-    call,
-    () => ({}),
-    async ({ locks, engine }) => {
-      const lease = await leaseOn(locks, resource)
-      if (lease === undefined) {
-        if (output.json) output.object({ resource, released: false, reason: 'free' })
-        else output.say(`'${resource}' is free`)
-        return EXIT.no
-      }
-      if (!line.options.has('force'))
-        throw usage(heldBy(lease), `ringfence release --force ${resource} ends that lease`)
-      if (!line.options.has('yes') && !process.stdin.isTTY) {
-        throw usage(
-          `${heldBy(lease)}, and there is no terminal to ask on`,
-          `ringfence release --force --yes ${resource} does not ask`,
-        )
-      }
-      const { owner, token, remainingMs } = lease
-      if (!line.options.has('yes') && !(await agrees(call, lease))) return EXIT.no
-      // Of this owner alone: if it changed hands while we asked, the new holder keeps it.
-      const { ours } = await engine.release({ resources: [resource], owner, token, ttlMs: remainingMs ?? 1 })
-      if (output.json)
-        output.object({ resource, released: ours, owner, token, ...(ours ? {} : { reason: 'changed hands' }) })
-      else if (ours) output.say(`released '${resource}' of ${whoIs(owner)}, token ${token}`)
-      else output.complain(`'${resource}' was no longer of ${whoIs(owner)}, so nothing was released`)
-      return ours ? EXIT.ok : EXIT.no
-    },
-  )
+  return withLocks(call, async ({ locks, engine }) => {
+    const lease = await leaseOn(locks, resource)
+    if (lease === undefined) {
+      if (output.json) output.object({ resource, released: false, reason: 'free' })
+      else output.say(`'${resource}' is free`)
+      return EXIT.no
+    }
+    if (!line.options.has('force')) throw usage(heldBy(lease), `ringfence release --force ${resource} ends that lease`)
+    if (!line.options.has('yes') && !process.stdin.isTTY) {
+      throw usage(
+        `${heldBy(lease)}, and there is no terminal to ask on`,
+        `ringfence release --force --yes ${resource} does not ask`,
+      )
+    }
+    const { owner, token, remainingMs } = lease
+    if (!line.options.has('yes') && !(await agrees(call, lease))) return EXIT.no
+    // Of this owner alone: if it changed hands while we asked, the new holder keeps it.
+    const { ours } = await engine.release({ resources: [resource], owner, token, ttlMs: remainingMs ?? 1 })
+    if (output.json)
+      output.object({ resource, released: ours, owner, token, ...(ours ? {} : { reason: 'changed hands' }) })
+    else if (ours) output.say(`released '${resource}' of ${whoIs(owner)}, token ${token}`)
+    else output.complain(`'${resource}' was no longer of ${whoIs(owner)}, so nothing was released`)
+    return ours ? EXIT.ok : EXIT.no
+  })
 }
 
 async function agrees({ signals }: Call, lease: LeaseInfo): Promise<boolean> {

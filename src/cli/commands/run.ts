@@ -1,3 +1,4 @@
+import { given } from '../../arguments.ts'
 import {
   HeldError,
   LeaseLostError,
@@ -10,7 +11,7 @@ import {
 import { EXIT, Failure, usage } from '../exit-codes.ts'
 import { assertGranted, codeOf, Holder } from '../child/hold.ts'
 import { span } from '../../duration.ts'
-import { withLocks, type Call } from '../session.ts'
+import { withLocks, type Call, type Session } from '../session.ts'
 import { setting } from '../settings.ts'
 import { heldBy, leaseOn, whoIs } from './status.ts'
 import type { Ending } from '../child/supervise.ts'
@@ -24,23 +25,17 @@ export async function run(call: Call): Promise<number> {
   const plan = planOf(call, holder)
   if (names.length === 0) throw usage('expected the name of a resource', 'ringfence run NAME -- COMMAND')
   holder.assertRunnable()
-  if (plan.kind === 'once' && (holder.maxHoldMs ?? Infinity) < plan.atLeastMs) {
-    throw usage('--max-hold: expected at least as long as --at-least, or the job would run again too early')
+  const work = async ({ locks }: Session): Promise<number> => {
+    const outcome =
+      plan.kind === 'once'
+        ? await runOnce(call, holder, locks, plan.atLeastMs)
+        : await runHeld(call, holder, locks, plan.options)
+    const { lease, ending, exitCode } = outcome
+    if (ending?.kind === 'lost' && lease !== undefined) await holder.lost(lease, ending.reason)
+    if (output.json) output.object(report(names, holder, outcome), process.stderr)
+    return exitCode
   }
-  return withLocks(
-    call,
-    (engine) => holder.locksOptions(engine),
-    async ({ locks }) => {
-      const outcome =
-        plan.kind === 'once'
-          ? await runOnce(call, holder, locks, plan.atLeastMs)
-          : await runHeld(call, holder, locks, plan.options)
-      const { lease, ending, exitCode } = outcome
-      if (ending?.kind === 'lost' && lease !== undefined) await holder.lost(lease, ending.reason)
-      if (output.json) output.object(report(names, holder, outcome), process.stderr)
-      return exitCode
-    },
-  )
+  return withLocks(call, work, (engine) => holder.locksOptions(engine))
 }
 
 interface Outcome {
@@ -149,7 +144,7 @@ async function runOnce(call: Call, holder: Holder, locks: Locks, atLeastMs: numb
   try {
     const { maxHoldMs } = holder
     assertGranted(Math.max(atLeastMs, holder.ttlMs), '--at-least', locks.engine)
-    const options = { atLeast: atLeastMs, ...(maxHoldMs === undefined ? {} : { atMost: maxHoldMs }) }
+    const options = { atLeast: atLeastMs, ...given({ atMost: maxHoldMs }) }
     const outcome = await locks.once(call.line.names[0]!, options, async (granted) => {
       lease = granted
       ending = await holder.run(granted, Math.max(holder.ttlMs, atLeastMs))
@@ -158,7 +153,7 @@ async function runOnce(call: Call, holder: Holder, locks: Locks, atLeastMs: numb
     if (outcome.ran) {
       const { value } = outcome
       const exitCode = value.kind === 'lost' ? EXIT.lost : codeOf(value)
-      return { outcome: value.kind, exitCode, ending: value, ...(lease === undefined ? {} : { lease }) }
+      return { outcome: value.kind, exitCode, ending: value, ...given({ lease }) }
     }
     const other = await holderOf(call, locks)
     const where = other === undefined ? 'elsewhere' : `on ${whoIs(other.owner)} (${runTimes(other)})`
@@ -202,6 +197,6 @@ function report(
     ...(lease === undefined
       ? {}
       : { token: lease.token, owner: lease.owner, engine: lease.engine, waitedMs: Math.round(holder.waitedMs) }),
-    ...(more.holder === undefined ? {} : { holder: more.holder }),
+    holder: more.holder,
   }
 }

@@ -17,33 +17,29 @@ export async function status(call: Call): Promise<number> {
   if (others.length > 0) throw usage('expected one resource or none', 'without one it lists them all')
   if (line.options.has('every') && !line.options.has('watch')) throw usage('--every: only with --watch')
   const everyMs = timeOf(line.options.text('every') ?? '1s', '--every', { minMs: 100 })
-  return withLocks(
-    call,
-    () => ({}),
-    async ({ locks, url }) => {
-      if (!line.options.has('watch')) {
-        const leases = await inspect(locks, resource)
-        if (output.json) output.object({ engine: url, leases: leases.map(forMachines) })
-        else if (!output.quiet) print(leases, resource, output)
-        return resource !== undefined && leases.length === 0 ? EXIT.no : EXIT.ok
-      }
-      let last: string | undefined
-      while (!signals.interrupted.aborted) {
-        const leases = await inspect(locks, resource)
-        const key = leases
-          .map(({ resource, owner, token, waiters }) => [resource, owner, token, waiters].join(' '))
-          .join('\n')
-        // A terminal shows the time run down; others want news alone.
-        if (process.stdout.isTTY && !output.json) {
-          process.stdout.write(CLEAR)
-          print(leases, resource, output)
-        } else if (key !== last) show(leases, resource, output)
-        last = key
-        await sleep(systemClock, everyMs, signals.interrupted)
-      }
-      return EXIT.ok
-    },
-  )
+  return withLocks(call, async ({ locks, url }) => {
+    if (!line.options.has('watch')) {
+      const leases = await inspect(locks, resource)
+      if (output.json) output.object({ engine: url, leases: leases.map(forMachines) })
+      else if (!output.quiet) print(leases, resource, output)
+      return resource !== undefined && leases.length === 0 ? EXIT.no : EXIT.ok
+    }
+    let last: string | undefined
+    while (!signals.interrupted.aborted) {
+      const leases = await inspect(locks, resource)
+      const key = leases
+        .map(({ resource, owner, token, waiters }) => [resource, owner, token, waiters].join(' '))
+        .join('\n')
+      // A terminal shows the time run down; others want news alone.
+      if (process.stdout.isTTY && !output.json) {
+        process.stdout.write(CLEAR)
+        print(leases, resource, output)
+      } else if (key !== last) show(leases, resource, output)
+      last = key
+      await sleep(systemClock, everyMs, signals.interrupted)
+    }
+    return EXIT.ok
+  })
 }
 
 async function inspect(locks: Locks, resource: string | undefined): Promise<LeaseInfo[]> {
@@ -58,11 +54,11 @@ function show(leases: readonly LeaseInfo[], resource: string | undefined, output
 }
 
 function forMachines({ resource, owner, token, remainingMs, heldMs, waiters }: LeaseInfo): object {
-  const known = {
-    ...(heldMs === undefined ? {} : { heldMs: Math.round(heldMs) }),
-    ...(waiters === undefined ? {} : { waiters }),
-  }
-  return { resource, owner, token, remainingMs: remainingMs === undefined ? null : Math.round(remainingMs), ...known }
+  return { resource, owner, token, remainingMs: rounded(remainingMs) ?? null, heldMs: rounded(heldMs), waiters }
+}
+
+function rounded(ms: number | undefined): number | undefined {
+  return ms === undefined ? undefined : Math.round(ms)
 }
 
 function print(leases: readonly LeaseInfo[], resource: string | undefined, output: Output): void {
