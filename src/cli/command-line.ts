@@ -2,6 +2,7 @@ import { parseArgs } from 'node:util'
 import { closest } from '../arguments.ts'
 import { COMMANDS, type CommandSpec } from './command-list.ts'
 import { usage } from './exit-codes.ts'
+import { messageOf } from './output.ts'
 
 export interface CommandLine {
   readonly command: CommandSpec
@@ -61,21 +62,21 @@ export function parse(command: CommandSpec, args: readonly string[]): CommandLin
 
 /** Node's words explain how to pass values that look like options, which is rarely what went wrong. */
 function inOurWords(error: unknown, command: CommandSpec): string {
-  const message = error instanceof Error ? error.message : String(error)
+  const message = messageOf(error)
   const unknown = /^Unknown option '(-[^']*)'/.exec(message)?.[1]
   if (unknown === undefined) return message.split(/[.\n] /)[0]!
-  const near = closest(
-    unknown,
-    command.options.map(({ name }) => `--${name}`),
-  )
-  return `unknown option ${unknown}${near === undefined ? '' : `; did you mean ${near}?`}`
+  const known = command.options.map(({ name }) => `--${name}`)
+  return `unknown option ${unknown}${didYouMean(unknown, known)}`
 }
 
 export function unknownCommand(name: string): string {
   if (name.startsWith('-')) return `expected a command, got the option ${name}: options stand behind the command`
-  const near = closest(
-    name,
-    COMMANDS.map((command) => command.name),
-  )
-  return `unknown command '${name}'${near === undefined ? '' : `; did you mean ${near}?`}`
+  const known = COMMANDS.map((command) => command.name)
+  return `unknown command '${name}'${didYouMean(name, known)}`
+}
+
+/** To follow the word that is not known. */
+export function didYouMean(word: string, known: readonly string[]): string {
+  const near = closest(word, known)
+  return near === undefined ? '' : `; did you mean ${near}?`
 }

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { unknownCommand } from './command-line.ts'
-import { COMMANDS, commandNamed, ENGINE_URLS, ENVIRONMENT, type CommandSpec, type OptionSpec } from './command-list.ts'
+import { COMMANDS, commandNamed, ENGINE_URLS, ENVIRONMENT, type CommandSpec } from './command-list.ts'
 import { EXIT, EXIT_TABLE, usage } from './exit-codes.ts'
 import { wrap } from './table.ts'
 
@@ -51,21 +51,17 @@ function overview(width: number): string[] {
 
 function page({ synopsis, summary, text, options, examples }: CommandSpec, width: number): string[] {
   return [
-    `Usage: ${synopsis.join('\n       ')}`,
+    `Usage: ${synopsis}`,
     '',
     `${summary[0]!.toUpperCase()}${summary.slice(1)}${summary.endsWith('?') ? '' : '.'}`,
     ...text.flatMap((paragraph) => ['', ...wrap(paragraph, width)]),
     '',
     'Options:',
-    ...options.flatMap((option) => entry(`  ${flag(option)}`, option.text, 26, width)),
+    ...options.flatMap(({ flag, text }) => entry(`  ${flag}`, text, 26, width)),
     '',
     'Examples:',
     ...examples.flatMap(([command, what]) => (what === '' ? [`  ${command}`] : [`  # ${what}`, `  ${command}`])),
   ]
-}
-
-export function flag({ name, short, value }: OptionSpec): string {
-  return `${short === undefined ? '' : `-${short}, `}--${name}${value === undefined ? '' : ` ${value}`}`
 }
 
 function entry(term: string, text: string, indent: number, width: number): string[] {

@@ -35,9 +35,9 @@ async function main(args: readonly string[]): Promise<number> {
     throw usage(unknownCommand(name), 'ringfence --help lists the commands')
   const line = parse(command, rest)
   if (line.options.has('help')) return (await import('./help.ts')).help(name, process.stdout)
-  if (line.argv !== undefined && !command.synopsis[0]!.includes(' -- '))
+  if (line.argv !== undefined && !command.synopsis.includes(' -- '))
     throw usage(`${name}: expected no --`, `ringfence ${name} --help shows its options`)
-  if (line.names.length > 0 && NAMELESS.test(command.synopsis[0]!)) {
+  if (line.names.length > 0 && NAMELESS.test(command.synopsis)) {
     const engine = takes(line, 'engine') ? '; an engine is given by --engine URL' : ''
     throw usage(
       `${name}: expected no names, got '${line.names.join(' ')}'${engine}`,
@@ -81,10 +81,7 @@ async function call(line: CommandLine, verb: Verb): Promise<number> {
 function report(error: unknown, output: Output): number {
   const { exitCode, next } = classified(error)
   if (output.json) {
-    output.object(
-      { error: { exitCode, message: messageOf(error), ...(next === undefined ? {} : { next }) } },
-      process.stderr,
-    )
+    output.object({ error: { exitCode, message: messageOf(error), next } }, process.stderr)
   } else {
     output.complain(messageOf(error))
     // A bug of ours: a report needs the place.

@@ -1,6 +1,6 @@
 import { CHILD_ENVIRONMENT, COMMANDS, ENGINE_URLS, ENVIRONMENT, type CommandSpec } from './command-list.ts'
 import { EXIT_TABLE } from './exit-codes.ts'
-import { flag, packageVersion } from './help.ts'
+import { packageVersion } from './help.ts'
 
 /** The man page, of the same table as the help; `npm run man` writes it to man/ringfence.1. */
 export function manual(): string {
@@ -9,7 +9,7 @@ export function manual(): string {
     '.SH NAME',
     'ringfence \\- distributed locks with fencing tokens, for any command',
     '.SH SYNOPSIS',
-    ...COMMANDS.flatMap(({ synopsis }) => synopsis).map((text) => `.nf\n${escaped(text)}\n.fi`),
+    ...COMMANDS.map(({ synopsis }) => `.nf\n${escaped(synopsis)}\n.fi`),
     '.SH COMMANDS',
     ...COMMANDS.flatMap(section),
     '.SH ENGINES',
@@ -32,9 +32,9 @@ export function manual(): string {
 function section({ name, synopsis, text, options, examples }: CommandSpec): string[] {
   return [
     `.SS ${name}`,
-    `.B ${escaped(synopsis[0]!)}`,
+    `.B ${escaped(synopsis)}`,
     ...text.flatMap((paragraph) => ['.PP', escaped(paragraph)]),
-    ...options.flatMap((option) => term([flag(option), option.text])),
+    ...options.flatMap(({ flag, text }) => term([flag, text])),
     ...examples.flatMap(([command, what]) => [
       '.PP',
       ...(what === '' ? [] : [escaped(`${what}:`)]),

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { closest } from '../../arguments.ts'
+import { didYouMean } from '../command-line.ts'
 import { usage } from '../exit-codes.ts'
 import { redacted } from '../settings.ts'
 
@@ -66,6 +66,9 @@ function parseHost(text: string, defaultPort: number, url: string): Host {
   return { host: host.replace(/^\[|\]$/g, ''), port: port === undefined ? defaultPort : Number(port) }
 }
 
+/** The parameters that are numbers, of whichever engine; the others are text. */
+const NUMBERS = ['drift', 'replicas']
+
 /** What stands behind the question mark. Each one must be asked for, or it is one that nobody obeys. */
 export class Parameters {
   readonly #values: URLSearchParams
@@ -78,14 +81,14 @@ export class Parameters {
   }
 
   /** Those of the names that are there, as options of an engine. */
-  take(names: Readonly<Record<string, 'text' | 'number'>>): Record<string, string | number> {
+  take(names: readonly string[]): Record<string, string | number> {
     const taken: Record<string, string | number> = {}
-    for (const [name, kind] of Object.entries(names)) {
+    for (const name of names) {
       this.#known.push(name)
       const value = this.#values.get(name)
       if (value === null) continue
       this.#values.delete(name)
-      taken[name] = kind === 'number' ? Number(value) : value
+      taken[name] = NUMBERS.includes(name) ? Number(value) : value
     }
     return taken
   }
@@ -93,9 +96,8 @@ export class Parameters {
   done(): void {
     const [name] = this.#values.keys()
     if (name === undefined) return
-    const near = closest(name, this.#known)
     throw usage(
-      `--engine: unknown parameter '${name}' in ${redacted(this.#url)}${near === undefined ? '' : `; did you mean ${near}?`}`,
+      `--engine: unknown parameter '${name}' in ${redacted(this.#url)}${didYouMean(name, this.#known)}`,
       `known here: ${this.#known.join(', ')}`,
     )
   }
@@ -109,7 +111,7 @@ export function isSecure({ scheme }: Address): boolean {
 /** With TLS, the files of certificates that are named because the system's own don't do. Without, there are none to name. */
 export function certificatesOf(address: Address): Record<string, Buffer> | undefined {
   if (!isSecure(address)) return undefined
-  const files = Object.entries(address.parameters.take({ ca: 'text', cert: 'text', key: 'text' }))
+  const files = Object.entries(address.parameters.take(['ca', 'cert', 'key']))
   return Object.fromEntries(files.map(([name, file]) => [name, certificate(name, String(file))]))
 }
 
@@ -124,12 +126,12 @@ function certificate(name: string, file: string): Buffer {
 /** Our own parameters, and the URL without them for a driver that understands it itself. */
 export function splitParameters(
   url: string,
-  names: Readonly<Record<string, 'text' | 'number'>>,
+  names: readonly string[],
 ): { options: Record<string, string | number>; rest: string } {
   const at = url.indexOf('?')
   if (at < 0) return { options: {}, rest: url }
   const parts = url.slice(at + 1).split('&')
-  const isOurs = (part: string): boolean => Object.hasOwn(names, part.split('=')[0]!)
+  const isOurs = (part: string): boolean => names.includes(part.split('=')[0]!)
   const others = parts.filter((part) => !isOurs(part)).join('&')
   const options = new Parameters(parts.filter(isOurs).join('&'), url).take(names)
   return { options, rest: `${url.slice(0, at)}${others === '' ? '' : `?${others}`}` }

@@ -9,10 +9,13 @@ export interface Connection {
   /** As it may be shown. */
   readonly url: string
   /** After the engine was closed. */
-  readonly close: () => void | Promise<void>
+  readonly close: () => void | Promise<unknown>
 }
 
-type Connector = (url: string) => Promise<Connection>
+/** Default: the URL that was given, without its secrets, and nothing to close. */
+export type OpenedEngine = Pick<Connection, 'engine'> & Partial<Connection>
+
+type Connector = (url: string) => Promise<OpenedEngine>
 
 const redis = async (): Promise<Connector> => (await import('./redis.ts')).connectRedis
 const postgres = async (): Promise<Connector> => (await import('./sql.ts')).connectPostgres
@@ -73,5 +76,6 @@ async function connectTo(url: string): Promise<Connection> {
     )
   }
   assertWellFormed(url)
-  return (await load())(url)
+  const connector = await load()
+  return { url: redacted(url), close: () => undefined, ...(await connector(url)) }
 }

@@ -1,7 +1,8 @@
+import { given } from '../../arguments.ts'
 import { sleep, systemClock } from '../../clock.ts'
 import { redis, redlock } from '../../engines/redis/index.ts'
 import { certificatesOf, parseAddress, type Address, type Host } from './address.ts'
-import type { Connection } from './connect.ts'
+import type { OpenedEngine } from './connect.ts'
 import { loadDriver } from './driver.ts'
 import { EXIT, Failure, usage } from '../exit-codes.ts'
 import { redacted } from '../settings.ts'
@@ -19,7 +20,7 @@ const CONNECT_MS = 5000
 type Connect = (host: Host) => Client
 
 /** `redis://a,b,c` is a quorum of independent masters, `redis://a` one server. */
-export async function connectRedis(url: string): Promise<Connection> {
+export async function connectRedis(url: string): Promise<OpenedEngine> {
   const address = parseAddress(url, 6379)
   const { hosts, parameters } = address
   if (hosts.length === 2) throw usage(`--engine: expected one Redis or three and more, got two in ${redacted(url)}`)
@@ -31,11 +32,9 @@ export async function connectRedis(url: string): Promise<Connection> {
       `--engine: expected each server once, got ${twice.host}:${twice.port} twice in ${redacted(url)}`,
       'a quorum needs independent servers: one that is counted twice may decide alone',
     )
-  const common = { prefix: 'text', requestTimeout: 'text', drift: 'number', fenceTtl: 'text' } as const
+  const common = ['prefix', 'requestTimeout', 'drift', 'fenceTtl']
   const single = hosts.length === 1
-  const options = parameters.take(
-    single ? { ...common, replicas: 'number', within: 'text' } : { ...common, maxTtl: 'text', restart: 'text' },
-  )
+  const options = parameters.take([...common, ...(single ? ['replicas', 'within'] : ['maxTtl', 'restart'])])
   const tls = certificatesOf(address)
   parameters.done()
   const open = await opener(address, tls)
@@ -53,7 +52,7 @@ export async function connectRedis(url: string): Promise<Connection> {
           options,
         )
     await connecting
-    return { engine, url: redacted(url), close }
+    return { engine, close }
   } catch (error) {
     close()
     throw error
@@ -95,9 +94,7 @@ async function opener(address: Address, tls: Record<string, Buffer> | undefined)
       host,
       port,
       db: database,
-      ...(user === undefined ? {} : { username: user }),
-      ...(password === undefined ? {} : { password }),
-      ...(tls === undefined ? {} : { tls }),
+      ...given({ username: user, password, tls }),
       // A refused connection is reported at once; whether to try again is the core's decision.
       maxRetriesPerRequest: 0,
       // It would warn on our stderr where the user may not ask for INFO; a server that still loads says so itself.
@@ -159,8 +156,7 @@ function nodeRedis(module: unknown, { user, password, database, tls }: Login): C
     const client = createClient({
       database,
       socket: { host, port, ...(tls === undefined ? {} : { tls: true, ...tls }) },
-      ...(user === undefined ? {} : { username: user }),
-      ...(password === undefined ? {} : { password }),
+      ...given({ username: user, password }),
     })
     const ready = new Promise((resolve, reject) => {
       client.on('error', reject)

@@ -1,12 +1,13 @@
+import { given } from '../../arguments.ts'
 import { mariadb } from '../../engines/mariadb/index.ts'
 import { postgres } from '../../engines/postgres/index.ts'
 import { parseAddress, splitParameters } from './address.ts'
-import type { Connection } from './connect.ts'
+import type { OpenedEngine } from './connect.ts'
 import { loadDriver } from './driver.ts'
 import { usage } from '../exit-codes.ts'
 import { redacted } from '../settings.ts'
 
-const OPTIONS = { table: 'text', requestTimeout: 'text', drift: 'number' } as const
+const OPTIONS = ['table', 'requestTimeout', 'drift']
 
 /** With TLS and from afar. */
 const CONNECT_MS = 5000
@@ -20,20 +21,20 @@ interface Pool {
 }
 
 /** `postgres://user@host/database`; parameters that are not ours are the driver's, such as sslmode. */
-export async function connectPostgres(url: string): Promise<Connection> {
+export async function connectPostgres(url: string): Promise<OpenedEngine> {
   const { options, rest } = splitParameters(url, OPTIONS)
   const { module } = await loadDriver(['pg'], 'PostgreSQL')
   const Pool = ((module['default'] ?? module) as Record<string, unknown>)['Pool'] as new (options: object) => Pool
   // Without a time-out, the end of the pool would wait forever for a connection to a silent server.
   const pool = new Pool({ connectionString: rest, connectionTimeoutMillis: CONNECT_MS })
-  return connection(url, pool, postgres(pool, options))
+  return opened(pool, postgres(pool, options))
 }
 
 /** `mariadb://user@host/database`, also `mysql://`. */
-export async function connectMariadb(url: string): Promise<Connection> {
+export async function connectMariadb(url: string): Promise<OpenedEngine> {
   const { user, password, hosts, path, parameters } = parseAddress(url, 3306)
   const options = parameters.take(OPTIONS)
-  const { ssl } = parameters.take({ ssl: 'text' })
+  const { ssl } = parameters.take(['ssl'])
   parameters.done()
   if (hosts.length > 1) throw usage(`--engine: expected one host, got ${hosts.length} in ${redacted(url)}`)
   const { name, module } = await loadDriver(['mariadb', 'mysql2/promise'], 'MariaDB')
@@ -46,16 +47,15 @@ export async function connectMariadb(url: string): Promise<Connection> {
     ...(name === 'mariadb'
       ? { acquireTimeout: ACQUIRE_MS, connectTimeout: CONNECT_MS }
       : { connectTimeout: CONNECT_MS }),
-    ...(user === undefined ? {} : { user }),
-    ...(password === undefined ? {} : { password }),
+    ...given({ user, password }),
     ...(path === '' ? {} : { database: path }),
     ...(ssl === undefined || ssl === 'false' ? {} : { ssl: name === 'mariadb' ? true : {} }),
   })
-  return connection(url, pool, mariadb(pool, options))
+  return opened(pool, mariadb(pool, options))
 }
 
-function connection(url: string, pool: Pool, engine: Connection['engine']): Connection {
+function opened(pool: Pool, engine: OpenedEngine['engine']): OpenedEngine {
   // Of a connection that nobody uses; one that is used tells who uses it.
   pool.on?.('error', () => undefined)
-  return { engine, url: redacted(url), close: () => pool.end().then(() => undefined) }
+  return { engine, close: () => pool.end() }
 }

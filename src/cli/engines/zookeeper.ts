@@ -1,18 +1,16 @@
 import { zookeeper, type ZookeeperDriver } from '../../engines/zookeeper/index.ts'
 import { parseAddress } from './address.ts'
-import type { Connection } from './connect.ts'
+import type { OpenedEngine } from './connect.ts'
 import { loadDriver } from './driver.ts'
-import { redacted } from '../settings.ts'
 
 /** `zookeeper://user:password@a,b,c/chroot`. */
-export async function connectZookeeper(url: string): Promise<Connection> {
+export async function connectZookeeper(url: string): Promise<OpenedEngine> {
   const { user, password, hosts, path, parameters } = parseAddress(url, 2181)
-  const options = parameters.take({ path: 'text', maxTtl: 'text', requestTimeout: 'text', acl: 'text' })
+  const options = parameters.take(['path', 'maxTtl', 'requestTimeout', 'acl'])
   parameters.done()
   const { module } = await loadDriver(['node-zookeeper-client'], 'ZooKeeper')
   const driver = (module['createClient'] === undefined ? module['default'] : module) as ZookeeperDriver
   const servers = hosts.map(({ host, port }) => `${host}:${port}`).join(',')
   const auth = user === undefined ? {} : { auth: { scheme: 'digest', auth: `${user}:${password ?? ''}` } }
-  const engine = zookeeper(driver, path === '' ? servers : `${servers}/${path}`, { ...options, ...auth })
-  return { engine, url: redacted(url), close: () => undefined }
+  return { engine: zookeeper(driver, path === '' ? servers : `${servers}/${path}`, { ...options, ...auth }) }
 }

@@ -5,7 +5,6 @@ import { parse } from '../../../src/cli/command-line.ts'
 import { CHILD_ENVIRONMENT, commandNamed, COMMANDS, ENVIRONMENT } from '../../../src/cli/command-list.ts'
 import { scoreOf } from '../../../src/cli/commands/doctor.ts'
 import type { Finding } from '../../../src/index.ts'
-import { flag } from '../../../src/cli/help.ts'
 import { manual } from '../../../src/cli/manual.ts'
 
 const file = (path: string): string => readFileSync(new URL(`../../../${path}`, import.meta.url), 'utf8')
@@ -44,7 +43,7 @@ function optionRows(): string[] {
   const commandsOf = new Map<string, { readonly text: string; readonly names: string[] }>()
   for (const { name, options } of COMMANDS) {
     for (const option of options) {
-      const row = `| \`${flag(option)}\` | OF | ${option.text} |`
+      const row = `| \`${option.flag}\` | OF | ${option.text} |`
       const { names } = commandsOf.get(row) ?? { names: [] }
       commandsOf.set(row, { text: row, names: [...names, name] })
     }

@@ -37,7 +37,7 @@ test('an address has several hosts, defaults and parameters', () => {
     ],
     path: '3',
   })
-  expect(address.parameters.take({ prefix: 'text', drift: 'number', absent: 'text' })).toEqual({
+  expect(address.parameters.take(['prefix', 'drift', 'absent'])).toEqual({
     prefix: 'x:',
     drift: 0.02,
   })
@@ -46,7 +46,7 @@ test('an address has several hosts, defaults and parameters', () => {
 
 test('a parameter that nobody asks for is refused', () => {
   const { parameters } = parseAddress('redis://:pw@a?prefux=x', 6379)
-  parameters.take({ prefix: 'text' })
+  parameters.take(['prefix'])
   expect(() => parameters.done()).toThrow("unknown parameter 'prefux' in redis://:***@a?prefux=x; did you mean prefix?")
 })
 
