@@ -4,9 +4,10 @@ import { hasMethods } from '../engines/shared/shape.ts'
 import { GuardError } from '../errors.ts'
 import {
   fencedOrThrow,
-  givingWay,
+  isAt,
   passes,
   GuardContext,
+  StoreGuard,
   type Fence,
   type Fenced,
   type Guard,
@@ -67,13 +68,15 @@ export function casGuard<Value>(store: CasStore<Value>, options: CasGuardOptions
 const MOST_TRIES = 100
 const LONGEST_PAUSE_MS = 20
 
-class CasStoreGuard<Value> implements CasGuard<Value> {
+class CasStoreGuard<Value> extends StoreGuard implements CasGuard<Value> {
   readonly #store: CasStore<Value>
   readonly #context: GuardContext
   readonly #keyOf: (resource: string) => string
 
   constructor(store: CasStore<Value>, options: CasGuardOptions) {
-    this.#context = new GuardContext('cas', options, ['key'])
+    const context = new GuardContext('cas', options, ['key'])
+    super(context)
+    this.#context = context
     if (!hasMethods(store, 'read', 'write')) {
       throw new TypeError(`store: expected an object with read and write, got ${shown(store)}`)
     }
@@ -81,20 +84,6 @@ class CasStoreGuard<Value> implements CasGuard<Value> {
     if (typeof key !== 'function') throw new TypeError(`key: expected a function, got ${shown(key)}`)
     this.#store = store
     this.#keyOf = key
-  }
-
-  get rejections(): number {
-    return this.#context.rejections
-  }
-
-  async enter(lease: Fenced): Promise<void> {
-    const fenced = fencedOrThrow(lease)
-    for (const resource of fenced.resources) await this.#raise(fenced, resource)
-  }
-
-  async adopt(lease: Fenced, from: string): Promise<void> {
-    const fenced = fencedOrThrow(lease)
-    for (const resource of fenced.resources) await this.#raise(fenced, resource, givingWay(from, fenced))
   }
 
   async write(
@@ -110,11 +99,10 @@ class CasStoreGuard<Value> implements CasGuard<Value> {
     return this.#replace(fenced, resource, undefined, transform)
   }
 
-  async #raise(lease: Fenced, resource: string, from?: string): Promise<void> {
-    await this.#replace(lease, resource, from, (value, seen) => {
-      const isRaised = seen?.engine === lease.engine && seen.token === lease.token
-      return isRaised ? UNCHANGED : value
-    })
+  async raise(lease: Fenced, from?: string): Promise<void> {
+    for (const resource of lease.resources) {
+      await this.#replace(lease, resource, from, (value, seen) => (isAt(lease, seen) ? UNCHANGED : value))
+    }
   }
 
   async #replace<Next extends Value | undefined>(

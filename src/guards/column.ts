@@ -72,11 +72,8 @@ export function columnFence(
   }
   const token = syntax.quote(columnName(options.token ?? 'fence_token', 'token'))
   const engine = syntax.quote(columnName(options.engine ?? 'fence_engine', 'engine'))
-  const [tokenParam, engineParam, fromParam] = [1, 2, 3].map((n) => syntax.placeholder(after + n)) as [
-    string,
-    string,
-    string,
-  ]
+  const parameter = (n: number): string => syntax.placeholder(after + n)
+  const [tokenParam, engineParam, fromParam] = [parameter(1), parameter(2), parameter(3)]
   const given = [String(lease.token), lease.engine]
   const adopted = from === undefined ? [] : [from]
   const newer = `${token} <= ${syntax.tokenOf(tokenParam)} AND ${syntax.isSame(engine, engineParam)}`

@@ -9,9 +9,10 @@ import { GuardError } from '../errors.ts'
 import type { Random } from '../random.ts'
 import {
   fencedOrThrow,
-  givingWay,
+  isAt,
   passes,
   GuardContext,
+  StoreGuard,
   type Fence,
   type Fenced,
   type Guard,
@@ -43,30 +44,19 @@ const TABLE = `CREATE TABLE IF NOT EXISTS fence (
 /** A transaction takes much less time than this; the jitter keeps waiting processes apart. */
 const LONGEST_PAUSE_MS = 4
 
-class FileStoreGuard implements FileGuard {
+class FileStoreGuard extends StoreGuard implements FileGuard {
   readonly #path: string
   readonly #context: GuardContext
   #database: Promise<Database> | undefined
 
   constructor(path: string, options: GuardOptions) {
-    this.#context = new GuardContext('file', options)
+    const context = new GuardContext('file', options)
+    super(context)
+    this.#context = context
     if (typeof path !== 'string' || path === '') {
       throw new TypeError(`database: expected the path of a file, got ${shown(path)}`)
     }
     this.#path = resolve(path)
-  }
-
-  get rejections(): number {
-    return this.#context.rejections
-  }
-
-  async enter(lease: Fenced): Promise<void> {
-    await this.#raise(fencedOrThrow(lease))
-  }
-
-  async adopt(lease: Fenced, from: string): Promise<void> {
-    const fenced = fencedOrThrow(lease)
-    await this.#raise(fenced, givingWay(from, fenced))
   }
 
   async replace(lease: Fenced, path: string, data: string | Uint8Array): Promise<void> {
@@ -81,7 +71,7 @@ class FileStoreGuard implements FileGuard {
       await writeDraft(draft, target, data)
       // First the fence alone, committed: if we died after the renaming and before a commit that raises the fence, our file
       // would be there without its fence, and an older holder could replace it.
-      await this.#raise(fenced)
+      await this.raise(fenced)
       // Then again, with the database locked: nobody can enter between the look at the fence and the renaming.
       await this.#locked(fenced, (database) => {
         this.#check(database, fenced)
@@ -105,7 +95,7 @@ class FileStoreGuard implements FileGuard {
     return this.close()
   }
 
-  async #raise(lease: Fenced, from?: string): Promise<void> {
+  async raise(lease: Fenced, from?: string): Promise<void> {
     await this.#locked(lease, (database) => {
       const seen = this.#check(database, lease, from)
       const lower = lease.resources.filter((_resource, index) => !isAt(lease, seen[index]))
@@ -173,10 +163,6 @@ async function openWithTable(path: string, random: Random): Promise<Database> {
     database.close()
     throw error
   }
-}
-
-function isAt({ token, engine }: Fenced, seen: Fence | undefined): boolean {
-  return seen?.engine === engine && seen.token === token
 }
 
 /** Explains SQLite's errors. The guard's own and those of the file system stay as they are. */

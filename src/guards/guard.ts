@@ -118,6 +118,11 @@ export function passes(lease: Fenced, seen: Fence | undefined, from?: string): b
   return seen.engine === from
 }
 
+/** Returns whether the store already has this lease's token as the highest. */
+export function isAt({ token, engine }: Fenced, seen: Fence | undefined): boolean {
+  return seen?.engine === engine && seen.token === token
+}
+
 /** What all guards have in common: they refuse, count and report rejections, and give up on a store that does not answer. */
 export class GuardContext {
   readonly name: string
@@ -182,6 +187,31 @@ export class GuardContext {
     const why = trouble === undefined ? '' : ` (${trouble})`
     const what = `the ${this.name} guard had no answer within ${this.timeoutMs} ms${why}; whether it took effect is unknown`
     return new GuardError(what, resources)
+  }
+}
+
+/** What is the same in every guard, whose store only has to know how fences are raised. */
+export abstract class StoreGuard implements Guard {
+  readonly #context: GuardContext
+
+  constructor(context: GuardContext) {
+    this.#context = context
+  }
+
+  /** Raises the fences of a checked lease. `from` is an engine whose tokens give way to the lease's. */
+  abstract raise(lease: Fenced, from?: string): Promise<void>
+
+  get rejections(): number {
+    return this.#context.rejections
+  }
+
+  async enter(lease: Fenced): Promise<void> {
+    await this.raise(fencedOrThrow(lease))
+  }
+
+  async adopt(lease: Fenced, from: string): Promise<void> {
+    const fenced = fencedOrThrow(lease)
+    await this.raise(fenced, givingWay(from, fenced))
   }
 }
 

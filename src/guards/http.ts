@@ -1,4 +1,4 @@
-import { optionsOrThrow } from '../arguments.ts'
+import { given, optionsOrThrow } from '../arguments.ts'
 import { systemClock, type Clock } from '../clock.ts'
 import { shown } from '../duration.ts'
 import { hasMethods, property } from '../engines/shared/shape.ts'
@@ -114,28 +114,17 @@ export function fencedErrors(): (error: unknown, request: object, response: obje
 /** Returns the answer to an error of a guard, for any other framework; undefined for every other error. */
 export function problemOf(error: unknown): HttpProblem | undefined {
   if (error instanceof BadRequestError) return error.problem
-  if (error instanceof StaleTokenError) {
-    return {
-      type: 'urn:ringfence:stale-token',
-      title: 'Stale fencing token',
-      status: 412,
-      detail: error.message,
-      ...(error.resources[0] === undefined ? {} : { resource: error.resources[0] }),
-      token: String(error.token),
-      seen: String(error.seen),
-    }
+  const isStale = error instanceof StaleTokenError
+  if (!isStale && !(error instanceof ForeignTokenError)) return undefined
+  return {
+    type: `urn:ringfence:${isStale ? 'stale' : 'foreign'}-token`,
+    title: isStale ? 'Stale fencing token' : 'Fencing token of another engine',
+    status: 412,
+    detail: error.message,
+    ...given({ resource: error.resources[0] }),
+    token: String(error.token),
+    ...(isStale ? { seen: String(error.seen) } : {}),
   }
-  if (error instanceof ForeignTokenError) {
-    return {
-      type: 'urn:ringfence:foreign-token',
-      title: 'Fencing token of another engine',
-      status: 412,
-      detail: error.message,
-      ...(error.resources[0] === undefined ? {} : { resource: error.resources[0] }),
-      token: String(error.token),
-    }
-  }
-  return undefined
 }
 
 class BadRequestError extends Error {

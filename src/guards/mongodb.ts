@@ -7,9 +7,9 @@ import { GuardError } from '../errors.ts'
 import { fencedTransaction } from './fenced-transaction.ts'
 import {
   fencedOrThrow,
-  givingWay,
   passes,
   GuardContext,
+  StoreGuard,
   type Fence,
   type Fenced,
   type Guard,
@@ -77,7 +77,7 @@ interface FenceCollection {
 /** An accepted write must survive a failover, and a read must see the newest version. */
 const DURABLE = { ...MAJORITY, readPreference: 'primary' }
 
-class MongodbStoreGuard<S> implements MongodbGuard<S> {
+class MongodbStoreGuard<S> extends StoreGuard implements MongodbGuard<S> {
   readonly #context: GuardContext
   readonly #db: MongoDbLike<S>
   readonly #fences: FenceCollection
@@ -86,7 +86,9 @@ class MongodbStoreGuard<S> implements MongodbGuard<S> {
   readonly #durableOf = new WeakMap<object, DurableWrites>()
 
   constructor(db: MongoDbLike<S>, options: MongodbGuardOptions) {
-    this.#context = new GuardContext('mongodb', options, ['collection'])
+    const context = new GuardContext('mongodb', options, ['collection'])
+    super(context)
+    this.#context = context
     if (!hasMethods(db, 'collection') || !hasMethods(property(db, 'client'), 'startSession')) {
       throw new TypeError(`db: expected a Db of mongodb (client.db()), got ${whatCame(db)}`)
     }
@@ -101,19 +103,6 @@ class MongodbStoreGuard<S> implements MongodbGuard<S> {
     this.#fences = open(collection, DURABLE) as FenceCollection
   }
 
-  get rejections(): number {
-    return this.#context.rejections
-  }
-
-  async enter(lease: Fenced): Promise<void> {
-    await this.#enter(fencedOrThrow(lease))
-  }
-
-  async adopt(lease: Fenced, from: string): Promise<void> {
-    const fenced = fencedOrThrow(lease)
-    await this.#enter(fenced, givingWay(from, fenced))
-  }
-
   async transaction<T>(lease: Fenced, work: (session: S) => T | Promise<T>): Promise<T> {
     const fenced = fencedOrThrow(lease)
     if (typeof work !== 'function') throw new TypeError(`work: expected a function, got ${shown(work)}`)
@@ -125,7 +114,7 @@ class MongodbStoreGuard<S> implements MongodbGuard<S> {
     if (!hasMethods(session, 'inTransaction') || !(session as unknown as DriverSession).inTransaction()) {
       throw new TypeError(`session: expected a session with an open transaction, got ${whatCame(session)}`)
     }
-    await this.#context.answered(fenced.resources, this.#raiseAll(fenced, session))
+    await this.#context.answered(fenced.resources, this.#raiseEach(fenced, session))
   }
 
   documents<Document>(collection: CollectionLike<Document>): FencedDocuments<Document> {
@@ -142,16 +131,16 @@ class MongodbStoreGuard<S> implements MongodbGuard<S> {
     return durable
   }
 
-  async #enter(lease: Fenced, from?: string): Promise<void> {
+  async raise(lease: Fenced, from?: string): Promise<void> {
     // One document is atomic by itself, also without a replica set; several are raised all or none.
     if (lease.resources.length > 1) return this.#transaction(lease, () => undefined, from)
-    await this.#context.answered(lease.resources, this.#raise(lease, lease.resources[0]!, { from }))
+    await this.#context.answered(lease.resources, this.#raiseOne(lease, lease.resources[0]!, { from }))
   }
 
   #transaction<T>(lease: Fenced, work: (session: S) => T | Promise<T>, from?: string): Promise<T> {
     return fencedTransaction<S, T>(this.#context, lease, {
       open: (inside) => this.#open(lease, inside),
-      raise: (session) => this.#raiseAll(lease, session, from),
+      raise: (session) => this.#raiseEach(lease, session, from),
       work,
       mayTryAgain: async (error) => {
         if (!hasLabel(error, 'TransientTransactionError') && !isDuplicateKey(error)) return false
@@ -184,12 +173,12 @@ class MongodbStoreGuard<S> implements MongodbGuard<S> {
     }
   }
 
-  async #raiseAll(lease: Fenced, session: S, from?: string): Promise<void> {
-    for (const resource of lease.resources) await this.#raise(lease, resource, { session, from })
+  async #raiseEach(lease: Fenced, session: S, from?: string): Promise<void> {
+    for (const resource of lease.resources) await this.#raiseOne(lease, resource, { session, from })
   }
 
   /** Only a fence that lets the lease pass is found; where there is another one, the upsert fails on its `_id`. */
-  async #raise(
+  async #raiseOne(
     lease: Fenced,
     resource: string,
     { session, from }: { session?: S; from?: string | undefined },

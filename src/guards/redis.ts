@@ -6,7 +6,7 @@ import { recognise } from '../engines/redis/drivers/recognise.ts'
 import { isNoScript } from '../engines/redis/drivers/server-errors.ts'
 import { slotMate } from '../engines/redis/keys.ts'
 import { slotOf } from '../engines/redis/slot.ts'
-import { fencedOrThrow, givingWay, GuardContext, type Fenced, type Guard, type GuardOptions } from './guard.ts'
+import { fencedOrThrow, GuardContext, StoreGuard, type Fenced, type Guard, type GuardOptions } from './guard.ts'
 
 export interface RedisGuardOptions extends GuardOptions {
   /** Stands before the resource in the key of its fence. Default `ringfence:guard:`. */
@@ -45,13 +45,15 @@ export function redisGuard(client: unknown, options: RedisGuardOptions = {}): Re
 
 const DEFAULT_PREFIX = 'ringfence:guard:'
 
-class RedisStoreGuard implements RedisGuard {
+class RedisStoreGuard extends StoreGuard implements RedisGuard {
   readonly #client: RedisClient
   readonly #prefix: string
   readonly #context: GuardContext
 
   constructor(client: unknown, options: RedisGuardOptions) {
-    this.#context = new GuardContext('redis', options, ['prefix'])
+    const context = new GuardContext('redis', options, ['prefix'])
+    super(context)
+    this.#context = context
     const { prefix = DEFAULT_PREFIX } = options
     if (typeof prefix !== 'string' || /[{}]/.test(prefix)) {
       throw new TypeError(`prefix: expected a string without braces, got ${shown(prefix)}`)
@@ -60,17 +62,8 @@ class RedisStoreGuard implements RedisGuard {
     this.#client = usable(client)
   }
 
-  get rejections(): number {
-    return this.#context.rejections
-  }
-
-  async enter(lease: Fenced): Promise<void> {
-    await this.#run(fencedOrThrow(lease), NOTHING)
-  }
-
-  async adopt(lease: Fenced, from: string): Promise<void> {
-    const fenced = fencedOrThrow(lease)
-    await this.#run(fenced, NOTHING, {}, givingWay(from, fenced))
+  async raise(lease: Fenced, from?: string): Promise<void> {
+    await this.#run(lease, NOTHING, {}, from)
   }
 
   async set(lease: Fenced, key: string, value: string, options: SetOptions = {}): Promise<void> {

@@ -5,7 +5,7 @@ import { EndedTransactionError, type Isolation } from '../engines/shared/sql/tra
 import { GuardError } from '../errors.ts'
 import { columnFence, type ColumnFence, type ColumnOptions, type ColumnSyntax } from './column.ts'
 import { fencedTransaction } from './fenced-transaction.ts'
-import { fencedOrThrow, givingWay, GuardContext, type Fenced, type Guard, type GuardOptions } from './guard.ts'
+import { fencedOrThrow, GuardContext, StoreGuard, type Fenced, type Guard, type GuardOptions } from './guard.ts'
 import type { RefusedResource } from './rows.ts'
 
 export interface SqlGuardOptions extends GuardOptions {
@@ -63,7 +63,7 @@ export interface Dialect extends ColumnSyntax {
   isCreated(error: unknown): boolean
 }
 
-export class SqlStoreGuard<Transaction> implements SqlGuard<Transaction> {
+export class SqlStoreGuard<Transaction> extends StoreGuard implements SqlGuard<Transaction> {
   readonly schema: string
   readonly #dialect: Dialect
   readonly #client: TransactionalClient
@@ -71,15 +71,13 @@ export class SqlStoreGuard<Transaction> implements SqlGuard<Transaction> {
   readonly #context: GuardContext
 
   constructor(dialect: Dialect, client: TransactionalClient, options: SqlGuardOptions) {
-    this.#context = new GuardContext(dialect.name, options, ['table'])
+    const context = new GuardContext(dialect.name, options, ['table'])
+    super(context)
+    this.#context = context
     this.#dialect = dialect
     this.#client = client
     this.#table = quotedTable(options.table ?? 'ringfence_guard', dialect)
     this.schema = dialect.schema(this.#table)
-  }
-
-  get rejections(): number {
-    return this.#context.rejections
   }
 
   async init(): Promise<void> {
@@ -90,13 +88,8 @@ export class SqlStoreGuard<Transaction> implements SqlGuard<Transaction> {
     }
   }
 
-  async enter(lease: Fenced): Promise<void> {
-    await this.#run(fencedOrThrow(lease), { work: () => undefined })
-  }
-
-  async adopt(lease: Fenced, from: string): Promise<void> {
-    const fenced = fencedOrThrow(lease)
-    await this.#run(fenced, { work: () => undefined, from: givingWay(from, fenced) })
+  async raise(lease: Fenced, from?: string): Promise<void> {
+    await this.#run(lease, { work: () => undefined, from })
   }
 
   async transaction<T>(
