@@ -1,4 +1,6 @@
+import { given } from '../../arguments.ts'
 import type { Endpoints, HttpCall, HttpReply } from '../shared/http/endpoints.ts'
+import { fromBase64, jsonIn } from '../shared/http/text.ts'
 import { ConsulError, isFinal } from './errors.ts'
 
 /** A key as the servers have it. */
@@ -36,11 +38,8 @@ export class ConsulClient {
 
   constructor(endpoints: Endpoints, { token, datacenter, namespace }: ConsulAccess) {
     this.endpoints = endpoints
-    this.#headers = token === undefined ? {} : { 'x-consul-token': token }
-    this.#scope = {
-      ...(datacenter === undefined ? {} : { dc: datacenter }),
-      ...(namespace === undefined ? {} : { ns: namespace }),
-    }
+    this.#headers = given({ 'x-consul-token': token })
+    this.#scope = given({ dc: datacenter, ns: namespace })
   }
 
   /** Reads the newest state: the leader makes sure that it still is the leader. */
@@ -96,13 +95,8 @@ export class ConsulClient {
   /** Asks this server, about itself or about all servers. */
   async ask(url: string, path: string, timeoutMs: number): Promise<{ status: number; answer: unknown; text: string }> {
     const reply = await this.endpoints.ask(url, { method: 'GET', path, headers: this.#headers, timeoutMs })
-    let answer: unknown
-    try {
-      answer = JSON.parse(reply.text)
-    } catch {
-      // It is an error, which is plain text.
-    }
-    return { status: reply.status, answer, text: reply.text }
+    // An error is plain text.
+    return { status: reply.status, answer: jsonIn(reply.text), text: reply.text }
   }
 
   async #send(
@@ -119,8 +113,7 @@ export class ConsulClient {
       path: search === '' ? path : `${path}?${search}`,
       headers: this.#headers,
       timeoutMs,
-      ...(body === undefined ? {} : { body }),
-      ...(signal === undefined ? {} : { signal }),
+      ...given({ body, signal }),
     }
     const reply = await this.endpoints.send(call, unfit)
     if ([200, 404, 409].includes(reply.status)) return reply
@@ -149,26 +142,18 @@ function entryOf(each: unknown, reply: HttpReply): ConsulEntry {
   if (typeof key !== 'string' || !Number.isSafeInteger(index)) throw nonsense(reply)
   return {
     key,
-    value: typeof value === 'string' ? Buffer.from(value, 'base64').toString() : '',
+    value: fromBase64(value),
     session: typeof session === 'string' && session !== '' ? session : undefined,
     createIndex: BigInt(index as number),
   }
 }
 
 function parsed(reply: HttpReply): unknown {
-  try {
-    const answer: unknown = JSON.parse(reply.text)
-    if (typeof answer === 'object' && answer !== null) return answer
-  } catch {
-    // Thrown below.
-  }
+  const answer = jsonIn(reply.text)
+  if (typeof answer === 'object' && answer !== null) return answer
   throw nonsense(reply)
 }
 
-function nonsense({ status, text }: HttpReply): Error {
+export function nonsense({ status, text }: Pick<HttpReply, 'status' | 'text'>): Error {
   return new Error(`expected an answer from Consul, got ${status} ${text.slice(0, 100)}`)
-}
-
-export function base64(text: string): string {
-  return Buffer.from(text).toString('base64')
 }

@@ -1,21 +1,10 @@
-import type { Clock } from '../../clock.ts'
 import type { Engine, Finding } from '../../engine.ts'
-import type { Random } from '../../random.ts'
 import { findings, sentence } from '../shared/findings.ts'
-import { askServers, checkSize, checkTrips, tryLease } from '../shared/http/doctor.ts'
-import { reasonOf } from '../shared/http/endpoints.ts'
-import type { ConsulClient } from './client.ts'
+import { askServers, checkLease, checkSize } from '../shared/http/doctor.ts'
+import { nonsense } from './client.ts'
+import type { ConsulCall } from './engine.ts'
 import { isDenied, isTtlTooShort } from './errors.ts'
 import { keyOf } from './keys.ts'
-
-export interface ConsulCheckPlan {
-  readonly client: ConsulClient
-  readonly prefix: string
-  readonly clock: Clock
-  readonly random: Random
-  readonly timeoutMs: number
-  readonly lockDelayMs: (ttlMs: number) => number
-}
 
 interface ConsulAgent {
   readonly url: string
@@ -27,9 +16,9 @@ interface ConsulAgent {
 const report = findings('consul')
 
 /** Are these servers fit to hold locks of such a ttl? Asks every agent, and takes a lease on a name of its own. */
-export async function checkConsul(engine: Engine, plan: ConsulCheckPlan, ttlMs: number): Promise<readonly Finding[]> {
-  const { urls } = plan.client.endpoints
-  const { answers: agents, reached } = await askServers('consul', urls, (url) => askAgent(plan, url))
+export async function checkConsul(engine: Engine, call: ConsulCall, ttlMs: number): Promise<readonly Finding[]> {
+  const { client, prefix, timeoutMs } = call
+  const { answers: agents, reached } = await askServers('consul', client.endpoints.urls, (url) => askAgent(call, url))
   const leaderless = agents.filter(({ leader }) => leader === '').map(({ url }) => noLeader(url))
   const led = agents.find(({ leader }) => leader !== '')
   if (led === undefined) return [...reached, ...leaderless]
@@ -38,13 +27,19 @@ export async function checkConsul(engine: Engine, plan: ConsulCheckPlan, ttlMs: 
     ...leaderless,
     checkSize(report, 'servers', led.peers.length, 'server'),
     ...checkCluster(agents),
-    ...(await checkHealth(plan, led.url)),
-    ...checkLockDelay(plan, ttlMs),
-    ...(await checkLease(engine, plan, ttlMs)),
+    ...(await checkHealth(call, led.url)),
+    ...checkLockDelay(call, ttlMs),
+    ...(await checkLease(report, engine, {
+      ...call,
+      ttlMs,
+      meaning: 'The token, where there are ACLs, has the permissions that are needed.',
+      read: () => client.read(keyOf(prefix, 'check'), timeoutMs),
+      refused,
+    })),
   ]
 }
 
-async function askAgent({ client, timeoutMs }: ConsulCheckPlan, url: string): Promise<ConsulAgent> {
+async function askAgent({ client, timeoutMs }: ConsulCall, url: string): Promise<ConsulAgent> {
   const [leader, peers] = await Promise.all([
     client.ask(url, '/v1/status/leader', timeoutMs),
     client.ask(url, '/v1/status/peers', timeoutMs),
@@ -52,7 +47,7 @@ async function askAgent({ client, timeoutMs }: ConsulCheckPlan, url: string): Pr
   if (typeof leader.answer !== 'string') {
     // Without a leader, some agents fail to answer even this.
     if (leader.text.includes('No cluster leader')) return { url, leader: '', peers: [] }
-    throw new Error(`expected an answer from Consul, got ${leader.status} ${leader.text.slice(0, 100)}`)
+    throw nonsense(leader)
   }
   return { url, leader: leader.answer, peers: Array.isArray(peers.answer) ? (peers.answer as string[]) : [] }
 }
@@ -76,7 +71,7 @@ function checkCluster(agents: readonly ConsulAgent[]): Finding[] {
 }
 
 /** What the servers say about each other. */
-async function checkHealth({ client, timeoutMs }: ConsulCheckPlan, url: string): Promise<Finding[]> {
+async function checkHealth({ client, timeoutMs }: ConsulCall, url: string): Promise<Finding[]> {
   const { answer, text } = await client.ask(url, '/v1/operator/autopilot/health', timeoutMs)
   const { Servers: servers } = (answer ?? {}) as { Servers?: { Name: string; Healthy: boolean; SerfStatus: string }[] }
   if (!Array.isArray(servers)) {
@@ -94,7 +89,7 @@ async function checkHealth({ client, timeoutMs }: ConsulCheckPlan, url: string):
   )
 }
 
-function checkLockDelay({ lockDelayMs }: ConsulCheckPlan, ttlMs: number): Finding[] {
+function checkLockDelay({ lockDelayMs }: ConsulCall, ttlMs: number): Finding[] {
   const delayMs = lockDelayMs(ttlMs)
   if (delayMs >= ttlMs) return []
   const found = `The lock-delay is ${delayMs} ms, less than the ttl of ${ttlMs} ms.`
@@ -105,34 +100,12 @@ function checkLockDelay({ lockDelayMs }: ConsulCheckPlan, ttlMs: number): Findin
   return [report.note('lock-delay', found, meaning, remedy)]
 }
 
-async function checkLease(engine: Engine, plan: ConsulCheckPlan, ttlMs: number): Promise<Finding[]> {
-  const { client, prefix, random, timeoutMs } = plan
-  try {
-    const failure = await tryLease(engine, ttlMs, random)
-    if (failure !== undefined) return [noLease(failure)]
-    const read = (): Promise<unknown> => client.read(keyOf(prefix, 'check'), timeoutMs)
-    const meaning = 'The token, where there are ACLs, has the permissions that are needed.'
-    return [
-      report.ok('lease', 'A lease could be taken and given back.', meaning),
-      await checkTrips(report, read, { ...plan, ttlMs }),
-    ]
-  } catch (error) {
-    return [noLease(error)]
-  }
-}
-
-function noLease(error: unknown): Finding {
-  const cause = error instanceof Error && error.cause !== undefined ? error.cause : error
-  const found = sentence(`No lease could be taken: ${reasonOf(cause)}`)
-  const meaning = 'Nobody can get a lease with these options.'
-  if (isTtlTooShort(cause)) {
-    const remedy = 'Take a longer ttl, or set session_ttl_min on all servers.'
-    return report.critical('session-ttl-min', found, meaning, remedy)
-  }
-  if (isDenied(cause)) {
-    const remedy =
-      'Give a token whose policy has session "write" on the agent’s node and key_prefix "write" on the prefix.'
-    return report.critical('permission', found, meaning, remedy)
-  }
-  return report.critical('lease', found, meaning, 'See what the servers log, and run this again.')
+/** The id of the finding, and the remedy. */
+function refused(cause: unknown): [id: string, remedy: string] {
+  if (isTtlTooShort(cause)) return ['session-ttl-min', 'Take a longer ttl, or set session_ttl_min on all servers.']
+  if (!isDenied(cause)) return ['lease', 'See what the servers log, and run this again.']
+  return [
+    'permission',
+    'Give a token whose policy has session "write" on the agent’s node and key_prefix "write" on the prefix.',
+  ]
 }

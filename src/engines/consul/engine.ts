@@ -1,3 +1,4 @@
+import { given } from '../../arguments.ts'
 import type { Clock } from '../../clock.ts'
 import type {
   Engine,
@@ -37,6 +38,11 @@ export interface ConsulPlan {
   /** For this long nobody gets what a session held that ended by itself. */
   readonly lockDelayMs: (ttlMs: number) => number
   readonly timeoutMs: (ttlMs: number) => number
+}
+
+/** What one call of the engine works with. */
+export interface ConsulCall extends Omit<ConsulPlan, 'timeoutMs'> {
+  readonly timeoutMs: number
 }
 
 const GUARANTEES: Guarantees = {
@@ -143,17 +149,21 @@ export class ConsulEngine implements Engine {
   }
 
   inspect(resource?: string): AsyncIterable<LeaseInfo> {
-    return inspectConsul({ ...this.#plan, timeoutMs: this.#plan.timeoutMs(ASK_TTL_MS) }, resource)
+    return inspectConsul(this.#call(ASK_TTL_MS), resource)
   }
 
   check(ttlMs: number): Promise<readonly Finding[]> {
-    return checkConsul(this, { ...this.#plan, timeoutMs: this.#plan.timeoutMs(ttlMs) }, ttlMs)
+    return checkConsul(this, this.#call(ttlMs), ttlMs)
   }
 
   async close(): Promise<void> {
     this.#wakeups.close()
     await this.#cleanup.close()
     this.#client.endpoints.close()
+  }
+
+  #call(ttlMs: number): ConsulCall {
+    return { ...this.#plan, timeoutMs: this.#plan.timeoutMs(ttlMs) }
   }
 
   async #take({ resources, owner, ttlMs }: LeaseRequest, timeoutMs: number): Promise<Grant | Refusal> {
@@ -223,13 +233,8 @@ export class ConsulEngine implements Engine {
 
 function refusal(found: readonly (ConsulEntry | undefined)[], owner: string): Refusal {
   const other = found.find((entry) => entry !== undefined && !isOf(entry, owner))
-  const value = other === undefined ? undefined : parseValue(other.value)
-  // There is no holder: it is gone by now, or its session has ended and the lock-delay runs.
-  if (value === undefined) return { kind: 'refused', reason: 'held' }
-  return {
-    kind: 'refused',
-    reason: 'held',
-    holder: value.owner,
-    ...(other!.session === undefined ? {} : { remainingMs: value.ttlMs }),
-  }
+  // There may be no holder: it is gone by now, or its session has ended and the lock-delay runs.
+  const value = other && parseValue(other.value)
+  const remainingMs = other?.session === undefined ? undefined : value?.ttlMs
+  return { kind: 'refused', reason: 'held', ...given({ holder: value?.owner, remainingMs }) }
 }

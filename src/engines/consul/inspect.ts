@@ -1,19 +1,12 @@
-import type { Clock } from '../../clock.ts'
 import type { LeaseInfo } from '../../engine.ts'
-import type { ConsulClient, ConsulEntry } from './client.ts'
+import type { ConsulEntry } from './client.ts'
+import type { ConsulCall } from './engine.ts'
 import { consulFailure } from './errors.ts'
 import { keyOf, parseValue, resourceOf } from './keys.ts'
 
-interface ConsulInspectPlan {
-  readonly client: ConsulClient
-  readonly prefix: string
-  readonly clock: Clock
-  readonly timeoutMs: number
-}
-
-export async function* inspectConsul(plan: ConsulInspectPlan, resource?: string): AsyncIterable<LeaseInfo> {
-  for (const { key, value: text, session, createIndex } of await entriesOf(plan, resource)) {
-    const name = resourceOf(plan.prefix, key)
+export async function* inspectConsul(call: ConsulCall, resource?: string): AsyncIterable<LeaseInfo> {
+  for (const { key, value: text, session, createIndex } of await entriesOf(call, resource)) {
+    const name = resourceOf(call.prefix, key)
     if (name === undefined) continue
     const value = parseValue(text)
     yield {
@@ -23,12 +16,12 @@ export async function* inspectConsul(plan: ConsulInspectPlan, resource?: string)
       // The servers don't tell when a session was last renewed. This is the most, if they end it in time.
       remainingMs: session === undefined ? undefined : value?.ttlMs,
       // Compares the clocks of two machines, because there is no other way to know.
-      ...(value === undefined ? {} : { heldMs: Math.max(0, plan.clock.wallMs() - value.sinceMs) }),
+      ...(value === undefined ? {} : { heldMs: Math.max(0, call.clock.wallMs() - value.sinceMs) }),
     }
   }
 }
 
-async function entriesOf({ client, prefix, timeoutMs }: ConsulInspectPlan, resource?: string): Promise<ConsulEntry[]> {
+async function entriesOf({ client, prefix, timeoutMs }: ConsulCall, resource?: string): Promise<ConsulEntry[]> {
   try {
     if (resource === undefined) return await client.readAll(prefix, timeoutMs)
     const entry = await client.read(keyOf(prefix, resource), timeoutMs)

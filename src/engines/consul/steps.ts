@@ -1,19 +1,15 @@
-import { base64, type ConsulClient, type ConsulEntry, type ConsulOperation } from './client.ts'
+import { given } from '../../arguments.ts'
+import { base64 } from '../shared/http/text.ts'
+import { type ConsulClient, type ConsulEntry, type ConsulOperation } from './client.ts'
+import type { ConsulPlan } from './engine.ts'
 import { keyOf, parseValue, valueText, type ConsulValue } from './keys.ts'
-
-interface ConsulStepsPlan {
-  readonly client: ConsulClient
-  readonly prefix: string
-  readonly node: string | undefined
-  readonly lockDelayMs: (ttlMs: number) => number
-}
 
 /** A session and the keys that it locks, step by step. */
 export class ConsulSteps {
-  readonly #plan: ConsulStepsPlan
+  readonly #plan: ConsulPlan
   readonly #client: ConsulClient
 
-  constructor(plan: ConsulStepsPlan) {
+  constructor(plan: ConsulPlan) {
     this.#plan = plan
     this.#client = plan.client
   }
@@ -37,7 +33,7 @@ export class ConsulSteps {
         // Without the health of the agent's node, which says nothing about us: a holder proves by renewals that it lives.
         Checks: [],
         NodeChecks: [],
-        ...(node === undefined ? {} : { Node: node }),
+        ...given({ Node: node }),
       },
       timeoutMs,
     )

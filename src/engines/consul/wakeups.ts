@@ -1,16 +1,8 @@
 import { setMaxListeners } from 'node:events'
 import { backOffMs } from '../../back-off.ts'
-import { sleep, type Clock } from '../../clock.ts'
+import { sleep } from '../../clock.ts'
 import type { Watch } from '../../engine.ts'
-import type { Random } from '../../random.ts'
-import type { ConsulClient } from './client.ts'
-
-interface ConsulWatchPlan {
-  readonly client: ConsulClient
-  readonly clock: Clock
-  readonly random: Random
-  readonly timeoutMs: (ttlMs: number) => number
-}
+import type { ConsulPlan } from './engine.ts'
 
 /** How long a query may stay unanswered when nothing changes. A server that hangs is noticed after this time. */
 const WAIT_MS = 5000
@@ -21,11 +13,11 @@ const RETRY = { firstMs: 100, mostMs: 1000 }
 
 /** Blocking queries: Consul answers them when the key has changed. */
 export class ConsulWakeups {
-  readonly #plan: ConsulWatchPlan
+  readonly #plan: ConsulPlan
   readonly #open = new Set<AbortController>()
   #keys = 0
 
-  constructor(plan: ConsulWatchPlan) {
+  constructor(plan: ConsulPlan) {
     this.#plan = plan
   }
 

@@ -1,5 +1,6 @@
 import type { Endpoints, HttpCall, HttpReply } from '../shared/http/endpoints.ts'
-import { EtcdError, isLoginNeedless, isStaleLogin } from './errors.ts'
+import { base64, fromBase64, jsonIn } from '../shared/http/text.ts'
+import { CODE, EtcdError, isCode, isStaleLogin } from './errors.ts'
 import type { KeyRange } from './keys.ts'
 
 /** A key with its value. Numbers of 64 bits come as text; they stay text or become a bigint. */
@@ -111,7 +112,8 @@ export class EtcdClient {
       const { token } = await this.#post('auth/authenticate', { name: username, password }, timeoutMs, undefined)
       return String(token)
     } catch (error) {
-      if (isLoginNeedless(error)) return undefined
+      // Authentication is switched off on the servers.
+      if (isCode(error, CODE.failedPrecondition)) return undefined
       throw error
     }
   }
@@ -147,12 +149,8 @@ function messageIn({ status, text }: Pick<HttpReply, 'status' | 'text'>): EtcdJs
 }
 
 function parsed(text: string): EtcdJson | undefined {
-  try {
-    const value: unknown = JSON.parse(text)
-    return typeof value === 'object' && value !== null ? (value as EtcdJson) : undefined
-  } catch {
-    return undefined
-  }
+  const value = jsonIn(text)
+  return typeof value === 'object' && value !== null ? (value as EtcdJson) : undefined
 }
 
 /** The error is the whole answer, or a part of it where a stream breaks off. Its fields differ between versions. */
@@ -183,8 +181,8 @@ export function numberIn(value: unknown, answer: EtcdJson): bigint {
 
 function keyValues(response: EtcdJson): EtcdKeyValue[] {
   return ((response['kvs'] ?? []) as readonly EtcdJson[]).map((each) => ({
-    key: text(each['key']),
-    value: text(each['value']),
+    key: fromBase64(each['key']),
+    value: fromBase64(each['value']),
     createRevision: numberIn(each['create_revision'], each),
     lease: String(numberIn(each['lease'] ?? '0', each)),
   }))
@@ -196,14 +194,6 @@ export function rangeAnswer(answer: EtcdJson): { header: EtcdHeader; found: Etcd
 
 function nonsense(answer: EtcdJson): Error {
   return new Error(`expected an answer from etcd, got ${JSON.stringify(answer).slice(0, 100)}`)
-}
-
-export function base64(value: string): string {
-  return Buffer.from(value).toString('base64')
-}
-
-function text(value: unknown): string {
-  return typeof value === 'string' ? Buffer.from(value, 'base64').toString() : ''
 }
 
 /** The fields of a range, as the gateway wants them. */

@@ -1,23 +1,11 @@
-import type { Clock } from '../../clock.ts'
 import type { Engine, Finding } from '../../engine.ts'
-import type { Random } from '../../random.ts'
 import { findings, sentence } from '../shared/findings.ts'
-import { askServers, checkSize, checkTrips, tryLease } from '../shared/http/doctor.ts'
+import { askServers, checkLease, checkSize } from '../shared/http/doctor.ts'
 import { reasonOf } from '../shared/http/endpoints.ts'
-import { headerOf, rangeFields, type EtcdClient, type EtcdJson } from './client.ts'
-import { isDenied } from './errors.ts'
-import { leaseIdOf, secondsOf, type EtcdKeys } from './keys.ts'
-import type { EtcdSteps } from './steps.ts'
-
-export interface EtcdCheckPlan {
-  readonly client: EtcdClient
-  readonly steps: EtcdSteps
-  readonly keys: EtcdKeys
-  readonly clock: Clock
-  readonly random: Random
-  readonly loggedIn: boolean
-  readonly timeoutMs: number
-}
+import { headerOf, rangeFields, type EtcdJson } from './client.ts'
+import type { EtcdCall } from './engine.ts'
+import { CODE, isCode } from './errors.ts'
+import { leaseIdOf, secondsOf } from './keys.ts'
 
 interface EtcdMember {
   readonly url: string
@@ -31,15 +19,27 @@ interface EtcdMember {
 const report = findings('etcd')
 
 /** Is this cluster fit to hold locks of such a ttl? Asks every endpoint, and takes a lease on a name of its own. */
-export async function checkEtcd(engine: Engine, plan: EtcdCheckPlan, ttlMs: number): Promise<readonly Finding[]> {
-  const { urls } = plan.client.endpoints
-  const { answers: members, reached } = await askServers('etcd', urls, (url) => statusOf(plan, url))
+export async function checkEtcd(engine: Engine, call: EtcdCall, ttlMs: number): Promise<readonly Finding[]> {
+  const { client, keys, loggedIn, timeoutMs } = call
+  const { answers: members, reached } = await askServers('etcd', client.endpoints.urls, (url) => statusOf(call, url))
   const known = [...reached, ...checkCluster(members), ...members.flatMap(checkMember)]
   if (!members.some(({ hasLeader }) => hasLeader)) return known
-  return [...known, ...(await checkMembers(plan, members)), ...(await checkLease(engine, plan, ttlMs))]
+  const ofMembers = await checkMembers(call, members)
+  const lease = await checkLease(report, engine, {
+    ...call,
+    ttlMs,
+    meaning: loggedIn ? 'The user has the permissions that are needed.' : 'No login is needed.',
+    read: () => client.read([rangeFields(keys.folder('check'))], timeoutMs),
+    more: () => checkShortestLease(call, ttlMs),
+    refused: (cause) =>
+      isCode(cause, CODE.invalidArgument, CODE.permissionDenied, CODE.unauthenticated)
+        ? ['permission', 'Give username and password of a user whose role may read and write all keys with the prefix.']
+        : ['lease', 'See what the members log, and run this again.'],
+  })
+  return [...known, ...ofMembers, ...lease]
 }
 
-async function statusOf({ client, timeoutMs }: EtcdCheckPlan, url: string): Promise<EtcdMember> {
+async function statusOf({ client, timeoutMs }: EtcdCall, url: string): Promise<EtcdMember> {
   const status = await client.ask(url, 'maintenance/status', {}, timeoutMs)
   const { memberId, clusterId } = headerOf(status)
   return {
@@ -90,7 +90,7 @@ function checkCluster(members: readonly EtcdMember[]): Finding[] {
 }
 
 /** What only the cluster as a whole knows: its members and its alarms. */
-async function checkMembers({ client, timeoutMs }: EtcdCheckPlan, asked: readonly EtcdMember[]): Promise<Finding[]> {
+async function checkMembers({ client, timeoutMs }: EtcdCall, asked: readonly EtcdMember[]): Promise<Finding[]> {
   const found: Finding[] = []
   try {
     const list = (await client.call('cluster/member/list', {}, timeoutMs))['members'] as readonly EtcdJson[]
@@ -133,41 +133,13 @@ function checkAlarm(alarm: string): Finding {
   return report.critical('alarm', found, meaning, 'Replace the corrupt member.')
 }
 
-/** Takes a lease and gives it back. What that shows depends on the ttl. */
-async function checkLease(engine: Engine, plan: EtcdCheckPlan, ttlMs: number): Promise<Finding[]> {
-  const { client, steps, keys, random, timeoutMs } = plan
-  try {
-    const failure = await tryLease(engine, ttlMs, random)
-    if (failure !== undefined) return [noLease(failure)]
-    const id = leaseIdOf(random.id(), 1)
-    const { TTL: shortest } = await client.call('lease/grant', { ID: id, TTL: '1' }, timeoutMs)
-    await steps.revoke(id, timeoutMs)
-    const read = (): Promise<unknown> => client.read([rangeFields(keys.folder('check'))], timeoutMs)
-    const meaning = plan.loggedIn ? 'The user has the permissions that are needed.' : 'No login is needed.'
-    return [
-      report.ok('lease', 'A lease could be taken and given back.', meaning),
-      await checkTrips(report, read, { ...plan, ttlMs }),
-      ...checkShortest(Number(shortest), ttlMs),
-    ]
-  } catch (error) {
-    return [noLease(error)]
-  }
-}
-
-function noLease(error: unknown): Finding {
-  const cause = error instanceof Error && error.cause !== undefined ? error.cause : error
-  const found = sentence(`No lease could be taken: ${reasonOf(error)}`)
-  const meaning = 'Nobody can get a lease with these options.'
-  if (isDenied(cause)) {
-    const remedy = 'Give username and password of a user whose role may read and write all keys with the prefix.'
-    return report.critical('permission', found, meaning, remedy)
-  }
-  return report.critical('lease', found, meaning, 'See what the members log, and run this again.')
-}
-
-function checkShortest(shortest: number, ttlMs: number): Finding[] {
-  if (shortest <= secondsOf(ttlMs)) return []
-  const found = `The members keep every lease for at least ${shortest} s; the ttl is ${ttlMs} ms.`
+/** Takes the shortest lease that there is. */
+async function checkShortestLease({ client, steps, random, timeoutMs }: EtcdCall, ttlMs: number): Promise<Finding[]> {
+  const id = leaseIdOf(random.id(), 1)
+  const { TTL: shortest } = await client.call('lease/grant', { ID: id, TTL: '1' }, timeoutMs)
+  await steps.revoke(id, timeoutMs)
+  if (Number(shortest) <= secondsOf(ttlMs)) return []
+  const found = `The members keep every lease for at least ${String(shortest)} s; the ttl is ${ttlMs} ms.`
   const meaning = 'A holder that dies blocks the others for that long. That is slow, but safe.'
   return [report.note('shortest-lease', found, meaning, 'A shorter --election-timeout makes it shorter.')]
 }

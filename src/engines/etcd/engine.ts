@@ -1,3 +1,4 @@
+import { given } from '../../arguments.ts'
 import type { Clock } from '../../clock.ts'
 import type {
   Engine,
@@ -34,6 +35,12 @@ export interface EtcdPlan {
   readonly random: Random
   readonly loggedIn: boolean
   readonly timeoutMs: (ttlMs: number) => number
+}
+
+/** What one call of the engine works with. */
+export interface EtcdCall extends Omit<EtcdPlan, 'timeoutMs'> {
+  readonly steps: EtcdSteps
+  readonly timeoutMs: number
 }
 
 const GUARANTEES: Guarantees = {
@@ -111,28 +118,30 @@ export class EtcdEngine implements Engine {
 
   async enqueue(request: LeaseRequest, signal: AbortSignal): Promise<QueuedGrant> {
     const { resources, ttlMs } = request
-    const timeoutMs = this.#plan.timeoutMs(ttlMs)
     try {
-      return await waitInQueue({ ...this.#plan, steps: this.#steps, timeoutMs }, request, signal)
+      return await waitInQueue(this.#call(ttlMs), request, signal)
     } catch (error) {
-      await this.#cleanup.now(() => this.#steps.revoke(ownLeaseId(request), timeoutMs), ttlMs)
+      await this.#cleanup.now(() => this.#steps.revoke(ownLeaseId(request), this.#plan.timeoutMs(ttlMs)), ttlMs)
       if (signal.aborted) throw signal.reason
       throw etcdFailure(error, resources)
     }
   }
 
   inspect(resource?: string): AsyncIterable<LeaseInfo> {
-    const timeoutMs = this.#plan.timeoutMs(ASK_TTL_MS)
-    return inspectEtcd({ ...this.#plan, steps: this.#steps, timeoutMs }, resource)
+    return inspectEtcd(this.#call(ASK_TTL_MS), resource)
   }
 
   check(ttlMs: number): Promise<readonly Finding[]> {
-    return checkEtcd(this, { ...this.#plan, steps: this.#steps, timeoutMs: this.#plan.timeoutMs(ttlMs) }, ttlMs)
+    return checkEtcd(this, this.#call(ttlMs), ttlMs)
   }
 
   async close(): Promise<void> {
     await this.#cleanup.close()
     this.#plan.client.endpoints.close()
+  }
+
+  #call(ttlMs: number): EtcdCall {
+    return { ...this.#plan, steps: this.#steps, timeoutMs: this.#plan.timeoutMs(ttlMs) }
   }
 
   async #take(request: LeaseRequest, timeoutMs: number): Promise<Grant | Refusal> {
@@ -154,12 +163,7 @@ export class EtcdEngine implements Engine {
   async #refusal(by: EtcdKeyValue, timeoutMs: number): Promise<Refusal> {
     const holder = this.#plan.keys.parse(by.key)?.owner
     const remainingMs = by.lease === '0' ? undefined : ((await this.#steps.remainingMs(by.lease, timeoutMs)) ?? 0)
-    return {
-      kind: 'refused',
-      reason: 'held',
-      ...(holder === undefined ? {} : { holder }),
-      ...(remainingMs === undefined ? {} : { remainingMs }),
-    }
+    return { kind: 'refused', reason: 'held', ...given({ holder, remainingMs }) }
   }
 
   async #settle(lease: LeaseRef, proof: EtcdProof, timeoutMs: number): Promise<Extension> {

@@ -2,16 +2,25 @@ import type { EngineError } from '../../errors.ts'
 import { engineErrorFrom } from '../shared/errors.ts'
 import { reasonOf } from '../shared/http/endpoints.ts'
 
-const INVALID_ARGUMENT = 3
-const NOT_FOUND = 5
-const PERMISSION_DENIED = 7
-const FAILED_PRECONDITION = 9
-const UNIMPLEMENTED = 12
-const UNAUTHENTICATED = 16
+/** gRPC's own numbers. */
+export const CODE = {
+  invalidArgument: 3,
+  notFound: 5,
+  permissionDenied: 7,
+  failedPrecondition: 9,
+  unimplemented: 12,
+  unauthenticated: 16,
+}
+
+const PERMANENT: readonly number[] = [
+  CODE.invalidArgument,
+  CODE.permissionDenied,
+  CODE.unimplemented,
+  CODE.unauthenticated,
+]
 
 /** etcd answered, and refused. */
 export class EtcdError extends Error {
-  /** gRPC's number for the kind of error. */
   readonly code: number
   /** Asking again cannot help. */
   readonly isPermanent: boolean
@@ -20,7 +29,7 @@ export class EtcdError extends Error {
     super(message)
     this.name = 'EtcdError'
     this.code = code
-    this.isPermanent = [INVALID_ARGUMENT, PERMISSION_DENIED, UNAUTHENTICATED, UNIMPLEMENTED].includes(code)
+    this.isPermanent = PERMANENT.includes(code)
   }
 }
 
@@ -33,29 +42,11 @@ export function etcdFailure(error: unknown, resources: readonly string[]): Engin
 export function isStaleLogin(error: unknown): boolean {
   if (!(error instanceof EtcdError)) return false
   return (
-    error.code === UNAUTHENTICATED ||
+    error.code === CODE.unauthenticated ||
     /invalid auth token|revision in header is old|user name is empty/.test(error.message)
   )
 }
 
-/** Authentication is switched off on the servers. */
-export function isLoginNeedless(error: unknown): boolean {
-  return isPrecondition(error)
-}
-
-export function isNotFound(error: unknown): boolean {
-  return error instanceof EtcdError && error.code === NOT_FOUND
-}
-
-/** An etcd lease with this id exists. */
-export function isThereAlready(error: unknown): boolean {
-  return isPrecondition(error)
-}
-
-export function isDenied(error: unknown): boolean {
-  return error instanceof EtcdError && [INVALID_ARGUMENT, PERMISSION_DENIED, UNAUTHENTICATED].includes(error.code)
-}
-
-function isPrecondition(error: unknown): boolean {
-  return error instanceof EtcdError && error.code === FAILED_PRECONDITION
+export function isCode(error: unknown, ...codes: readonly number[]): boolean {
+  return error instanceof EtcdError && codes.includes(error.code)
 }

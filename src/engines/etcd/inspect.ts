@@ -1,31 +1,23 @@
-import type { Clock } from '../../clock.ts'
 import type { LeaseInfo } from '../../engine.ts'
 import { together } from '../shared/together.ts'
-import { base64, rangeAnswer, rangeFields, type EtcdClient, type EtcdKeyValue } from './client.ts'
+import { base64 } from '../shared/http/text.ts'
+import { rangeAnswer, rangeFields, type EtcdKeyValue } from './client.ts'
+import type { EtcdCall } from './engine.ts'
 import { etcdFailure } from './errors.ts'
-import { parseValue, type EtcdKeys } from './keys.ts'
-import type { EtcdSteps } from './steps.ts'
-
-interface EtcdInspectPlan {
-  readonly client: EtcdClient
-  readonly steps: EtcdSteps
-  readonly keys: EtcdKeys
-  readonly clock: Clock
-  readonly timeoutMs: number
-}
+import { parseValue } from './keys.ts'
 
 /** How many keys one request reads. An inspection must not hold up the locks. */
 const PAGE = 500
 /** How many etcd leases are asked about at a time. */
 const ASKED_AT_ONCE = 8
 
-export async function* inspectEtcd(plan: EtcdInspectPlan, resource?: string): AsyncIterable<LeaseInfo> {
+export async function* inspectEtcd(call: EtcdCall, resource?: string): AsyncIterable<LeaseInfo> {
   try {
     let group: { resource: string; places: EtcdKeyValue[] } | undefined
-    for await (const page of pages(plan, resource)) {
+    for await (const page of pages(call, resource)) {
       const whole: EtcdKeyValue[][] = []
       for (const place of page) {
-        const name = plan.keys.parse(place.key)?.resource
+        const name = call.keys.parse(place.key)?.resource
         if (name === undefined) continue
         if (name === group?.resource) group.places.push(place)
         else {
@@ -33,16 +25,16 @@ export async function* inspectEtcd(plan: EtcdInspectPlan, resource?: string): As
           group = { resource: name, places: [place] }
         }
       }
-      yield* await shown(plan, whole)
+      yield* await shown(call, whole)
     }
-    if (group !== undefined) yield* await shown(plan, [group.places])
+    if (group !== undefined) yield* await shown(call, [group.places])
   } catch (error) {
     throw etcdFailure(error, resource === undefined ? [] : [resource])
   }
 }
 
 /** In the order of keys, so that those of one folder follow each other. All pages are of one revision. */
-async function* pages({ client, keys, timeoutMs }: EtcdInspectPlan, resource?: string): AsyncIterable<EtcdKeyValue[]> {
+async function* pages({ client, keys, timeoutMs }: EtcdCall, resource?: string): AsyncIterable<EtcdKeyValue[]> {
   const range = rangeFields(resource === undefined ? keys.all : keys.folder(resource))
   let { key } = range
   let revision = '0'
@@ -56,13 +48,13 @@ async function* pages({ client, keys, timeoutMs }: EtcdInspectPlan, resource?: s
   }
 }
 
-async function shown(plan: EtcdInspectPlan, groups: readonly EtcdKeyValue[][]): Promise<LeaseInfo[]> {
+async function shown(call: EtcdCall, groups: readonly EtcdKeyValue[][]): Promise<LeaseInfo[]> {
   const infos = await together(groups, ASKED_AT_ONCE, async (places): Promise<LeaseInfo | undefined> => {
     const first = places.reduce((a, b) => (b.createRevision < a.createRevision ? b : a))
-    const { resource, owner } = plan.keys.parse(first.key)!
+    const { resource, owner } = call.keys.parse(first.key)!
     const { sinceMs } = parseValue(first.value)
     const bound = first.lease !== '0'
-    const remainingMs = bound ? await plan.steps.remainingMs(first.lease, plan.timeoutMs) : undefined
+    const remainingMs = bound ? await call.steps.remainingMs(first.lease, call.timeoutMs) : undefined
     // The lease has ended by now.
     if (bound && remainingMs === undefined) return undefined
     return {
@@ -71,7 +63,7 @@ async function shown(plan: EtcdInspectPlan, groups: readonly EtcdKeyValue[][]): 
       token: first.createRevision,
       remainingMs,
       // Compares the clocks of two machines, because there is no other way to know.
-      ...(sinceMs === undefined ? {} : { heldMs: Math.max(0, plan.clock.wallMs() - sinceMs) }),
+      ...(sinceMs === undefined ? {} : { heldMs: Math.max(0, call.clock.wallMs() - sinceMs) }),
       waiters: places.length - 1,
     }
   })

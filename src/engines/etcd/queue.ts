@@ -1,21 +1,12 @@
 import { backOffMs } from '../../back-off.ts'
-import { elapsedMs, instant, sleep, type Clock } from '../../clock.ts'
+import { elapsedMs, instant, sleep } from '../../clock.ts'
 import type { LeaseRequest, QueuedGrant } from '../../engine.ts'
 import { EngineError } from '../../errors.ts'
-import type { Random } from '../../random.ts'
-import { base64, created, put, rangeFields, rangeRequest, type EtcdClient, type EtcdJson } from './client.ts'
+import { base64 } from '../shared/http/text.ts'
+import { created, put, rangeFields, rangeRequest, type EtcdJson } from './client.ts'
+import type { EtcdCall } from './engine.ts'
 import { EtcdError } from './errors.ts'
-import { ownLeaseId, valueText, type EtcdKeys } from './keys.ts'
-import type { EtcdSteps } from './steps.ts'
-
-export interface EtcdQueuePlan {
-  readonly client: EtcdClient
-  readonly steps: EtcdSteps
-  readonly keys: EtcdKeys
-  readonly clock: Clock
-  readonly random: Random
-  readonly timeoutMs: number
-}
+import { ownLeaseId, valueText } from './keys.ts'
 
 /** A waiter looks again after this time at the latest: the member that it listens to may hang. */
 const LONGEST_SILENCE_MS = 5000
@@ -26,12 +17,8 @@ const RETRY = { firstMs: 100, mostMs: 1000 }
  * Takes a place in the queue and resolves when it is the first one in all folders, proved after the wait. Revisions put the
  * places of all requests in one order, so no two requests can wait for each other.
  */
-export async function waitInQueue(
-  plan: EtcdQueuePlan,
-  request: LeaseRequest,
-  signal: AbortSignal,
-): Promise<QueuedGrant> {
-  const { client, clock, random } = plan
+export async function waitInQueue(call: EtcdCall, request: LeaseRequest, signal: AbortSignal): Promise<QueuedGrant> {
+  const { client, clock, random } = call
   const { ttlMs } = request
   let token: bigint | undefined
   let heard = instant(clock)
@@ -40,12 +27,12 @@ export async function waitInQueue(
     signal.throwIfAborted()
     const since = instant(clock)
     try {
-      token ??= await takePlace(plan, request)
-      const seen = await look(plan, request, token)
+      token ??= await takePlace(call, request)
+      const seen = await look(call, request, token)
       signal.throwIfAborted()
       heard = since
       if (seen.kind === 'first') return { kind: 'granted', token, since }
-      if (seen.kind === 'behind') await predecessorGone(plan, seen, ttlMs, signal)
+      if (seen.kind === 'behind') await predecessorGone(call, seen, ttlMs, signal)
       failures = 0
     } catch (error) {
       if (signal.aborted || !isTransient(error)) throw error
@@ -65,7 +52,7 @@ function isTransient(error: unknown): boolean {
 
 /** Safe to repeat: keys that exist already stay as they are. */
 async function takePlace(
-  { client, steps, keys, timeoutMs }: EtcdQueuePlan,
+  { client, steps, keys, timeoutMs }: EtcdCall,
   { resources, owner, ttlMs }: LeaseRequest,
 ): Promise<bigint> {
   const own = keys.own(resources, owner)
@@ -90,7 +77,7 @@ type QueueView =
 
 /** Renews our etcd lease and sees who is before us. `EtcdSteps.prove` explains the order of the two, and what the term is for. */
 async function look(
-  { client, steps, keys, timeoutMs }: EtcdQueuePlan,
+  { client, steps, keys, timeoutMs }: EtcdCall,
   { resources, owner, ttlMs }: LeaseRequest,
   token: bigint,
 ): Promise<QueueView> {
@@ -114,7 +101,7 @@ async function look(
 
 /** Resolves when the key is deleted after that revision, or when it is time to look again. */
 async function predecessorGone(
-  { client, clock, timeoutMs }: EtcdQueuePlan,
+  { client, clock, timeoutMs }: EtcdCall,
   { key, revision }: { readonly key: string; readonly revision: bigint },
   ttlMs: number,
   signal: AbortSignal,

@@ -1,8 +1,8 @@
 import type { LeaseRef, LeaseRequest } from '../../engine.ts'
 import { asError } from '../../errors.ts'
 import { batches, together } from '../shared/together.ts'
+import { base64 } from '../shared/http/text.ts'
 import {
-  base64,
   created,
   headerOf,
   numberIn,
@@ -13,7 +13,7 @@ import {
   type EtcdJson,
   type EtcdKeyValue,
 } from './client.ts'
-import { isNotFound, isThereAlready } from './errors.ts'
+import { CODE, isCode } from './errors.ts'
 import { ownLeaseId, secondsOf, valueText, type EtcdKeys, type EtcdValue } from './keys.ts'
 
 export interface KeptAlive {
@@ -58,8 +58,8 @@ export class EtcdSteps {
     try {
       await this.#client.call('lease/grant', { ID: id, TTL: String(secondsOf(lease.ttlMs)) }, timeoutMs)
     } catch (error) {
-      if (!isThereAlready(error)) throw error
-      // It is our own, from an earlier attempt whose answer was lost.
+      if (!isCode(error, CODE.failedPrecondition)) throw error
+      // There is one with this id already. It is our own, from an earlier attempt whose answer was lost.
       await this.#client.call('lease/keepalive', { ID: id }, timeoutMs)
     }
   }
@@ -78,7 +78,7 @@ export class EtcdSteps {
       await this.#client.call('lease/revoke', { ID: id }, timeoutMs)
       return true
     } catch (error) {
-      if (isNotFound(error)) return false
+      if (isCode(error, CODE.notFound)) return false
       throw error
     }
   }

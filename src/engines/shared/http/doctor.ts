@@ -1,8 +1,7 @@
 import type { Clock } from '../../../clock.ts'
 import type { Engine, Finding } from '../../../engine.ts'
-import { EngineError } from '../../../errors.ts'
 import type { Random } from '../../../random.ts'
-import { findings, type Findings } from '../findings.ts'
+import { findings, sentence, type Findings } from '../findings.ts'
 import { checkRoundTrip, timeTrips } from '../round-trip.ts'
 import { reasonOf } from './endpoints.ts'
 
@@ -33,7 +32,7 @@ export async function askServers<T>(
 export async function checkTrips(
   report: Findings,
   trip: () => Promise<unknown>,
-  { clock, ttlMs, timeoutMs }: { clock: Clock; ttlMs: number; timeoutMs: number },
+  { clock, ttlMs, timeoutMs }: Pick<LeaseCheck, 'clock' | 'ttlMs' | 'timeoutMs'>,
 ): Promise<Finding> {
   return checkRoundTrip(report, await timeTrips(clock, trip), {
     ttlMs,
@@ -45,17 +44,35 @@ export async function checkTrips(
   })
 }
 
-/** Takes a lease of that ttl on a name that nobody uses, and gives it back: the only way to know that it can be done. */
-export async function tryLease(engine: Engine, ttlMs: number, random: Random): Promise<EngineError | undefined> {
+export interface LeaseCheck {
+  readonly clock: Clock
+  readonly random: Random
+  readonly ttlMs: number
+  readonly timeoutMs: number
+  /** What it means that a lease can be taken. */
+  readonly meaning: string
+  /** A request, to see how long it takes. */
+  readonly read: () => Promise<unknown>
+  /** What else a lease shows. */
+  readonly more?: () => Promise<Finding[]>
+  /** The id of the finding about this error, and the remedy. */
+  readonly refused: (cause: unknown) => readonly [id: string, remedy: string]
+}
+
+/** Takes a lease on a name that nobody uses, and gives it back: the only way to know that it can be done. */
+export async function checkLease(report: Findings, engine: Engine, check: LeaseCheck): Promise<Finding[]> {
+  const { random, ttlMs, meaning, read, more, refused } = check
   const id = random.id()
   const request = { resources: [`check:${id}`], owner: `${id}@check`, ttlMs }
   try {
     const outcome = await engine.acquire(request)
     if (outcome.kind === 'granted') await engine.release({ ...request, token: outcome.token })
-    return undefined
+    const taken = report.ok('lease', 'A lease could be taken and given back.', meaning)
+    return [taken, await checkTrips(report, read, check), ...((await more?.()) ?? [])]
   } catch (error) {
-    if (error instanceof EngineError) return error
-    throw error
+    const [finding, remedy] = refused(error instanceof Error && error.cause !== undefined ? error.cause : error)
+    const found = sentence(`No lease could be taken: ${reasonOf(error)}`)
+    return [report.critical(finding, found, 'Nobody can get a lease with these options.', remedy)]
   }
 }
 

@@ -1,7 +1,8 @@
+import { given } from '../../../arguments.ts'
 import type { Clock } from '../../../clock.ts'
 import { Deadlines } from '../../../deadlines.ts'
 import { inTime, NoAnswerError } from '../in-time.ts'
-import type { Fetch, FetchReply, Transport } from './transport.ts'
+import type { FetchReply, Transport } from './transport.ts'
 
 export interface HttpCall {
   readonly method: 'GET' | 'PUT' | 'POST'
@@ -44,7 +45,6 @@ export class NoServerError extends Error {
  */
 export class Endpoints {
   readonly urls: readonly string[]
-  readonly #fetch: Fetch
   readonly #transport: Transport
   readonly #deadlines: Deadlines
   readonly #streams = new Set<AbortController>()
@@ -53,7 +53,6 @@ export class Endpoints {
 
   constructor(urls: readonly string[], transport: Transport, clock: Clock) {
     this.urls = urls
-    this.#fetch = transport.fetch
     this.#transport = transport
     this.#deadlines = new Deadlines(clock)
   }
@@ -159,7 +158,7 @@ export class Endpoints {
 
   async #request(url: string, { method, path, headers, body }: HttpCall, signal: AbortSignal): Promise<FetchReply> {
     if (this.#closed) throw new Error('this engine is closed')
-    return this.#fetch(url + path, { method, headers, signal, ...(body === undefined ? {} : { body }) })
+    return this.#transport.fetch(url + path, { method, headers, signal, ...given({ body }) })
   }
 
   /** The deadline holds for a `fetch` that ignores its signal, too. */
