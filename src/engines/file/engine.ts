@@ -1,3 +1,4 @@
+import { given } from '../../arguments.ts'
 import { backOffMs } from '../../back-off.ts'
 import { instant, sleep, type MachineClock, type Timer } from '../../clock.ts'
 import type {
@@ -16,6 +17,7 @@ import type {
 } from '../../engine.ts'
 import { asError, EngineError } from '../../errors.ts'
 import type { Random } from '../../random.ts'
+import { LONGEST_TTL_MS } from '../shared/limits.ts'
 import { NotReserved } from './counter.ts'
 import { FileMovedError, openDatabase, type Database } from './database.ts'
 import { checkFile } from './doctor.ts'
@@ -26,8 +28,6 @@ import { FileSteps, type AttemptOutcome } from './steps.ts'
 
 export interface FileSettings {
   readonly path: string
-  readonly guarantees: Guarantees
-  readonly limits: EngineLimits
   readonly clock: MachineClock
   readonly random: Random
   /** How long a call may find the file busy. */
@@ -50,15 +50,25 @@ interface Opened {
   readonly queue: FileQueue
 }
 
-/** How a call uses the file. */
-interface FileAccess {
-  /** `here`: only the file at the path, which others use too. `anywhere`: also a file that was removed. */
-  readonly where: 'here' | 'anywhere'
-  /** Creates the file if it does not exist. Without it, a file that does not exist leads to `undefined`. */
-  readonly create: boolean
+/**
+ * Which file a call uses. `here`: the file at the path, which others use too. `create`: the same, and it is created if it does
+ * not exist; otherwise that leads to `undefined`. `anywhere`: also a file that was removed.
+ */
+type FileAccess = 'here' | 'create' | 'anywhere'
+
+const GUARANTEES: Guarantees = {
+  exclusion: 'one machine',
+  clock: 'this machine',
+  token: 'a counter in the file, which also follows the wall clock where that is ahead',
+  survives: { serverRestart: 'yes', lossOfServers: 0, failover: 'not promised' },
+  order: 'first come, first served by process',
 }
 
-const CREATE: FileAccess = { where: 'here', create: true }
+const LIMITS: EngineLimits = {
+  maxTtlMs: LONGEST_TTL_MS,
+  // One clock measures both the lease and its validity.
+  driftMs: () => 0,
+}
 
 /** For calls that are not about a lease. */
 const NO_TTL_MS = 10_000
@@ -72,8 +82,8 @@ const GIVE_UP_AGAIN_MS = 50
 export class FileEngine implements Engine {
   readonly name = 'file'
   readonly identity: string
-  readonly guarantees: Guarantees
-  readonly limits: EngineLimits
+  readonly guarantees = GUARANTEES
+  readonly limits = LIMITS
   readonly #settings: FileSettings
   readonly #clock: MachineClock
   #opened: Opened | undefined
@@ -85,8 +95,6 @@ export class FileEngine implements Engine {
 
   constructor(settings: FileSettings) {
     this.identity = `file:${settings.path}`
-    this.guarantees = settings.guarantees
-    this.limits = settings.limits
     this.#settings = settings
     this.#clock = settings.clock
   }
@@ -123,16 +131,14 @@ export class FileEngine implements Engine {
   }
 
   async release(lease: LeaseRef): Promise<Release> {
-    const access: FileAccess = { where: 'anywhere', create: false }
-    const ours = (await this.#write(lease, access, ({ steps }) => steps.release(lease))) ?? false
+    const ours = (await this.#write(lease, 'anywhere', ({ steps }) => steps.release(lease))) ?? false
     // The queue in the file decides who is next: nobody in this process needs to let others go first.
     return { ours, awaited: 0 }
   }
 
   async *inspect(resource?: string): AsyncIterable<LeaseInfo> {
     const about = { resources: resource === undefined ? [] : [resource], ttlMs: NO_TTL_MS }
-    const access: FileAccess = { where: 'here', create: false }
-    yield* (await this.#retried(about, access, ({ steps }) => steps.held(resource))) ?? []
+    yield* (await this.#retried(about, 'here', ({ steps }) => steps.held(resource))) ?? []
   }
 
   check(ttlMs: number): Promise<readonly Finding[]> {
@@ -143,17 +149,18 @@ export class FileEngine implements Engine {
       ttlMs,
       clock,
       machine,
-      open: async () => (await this.#write(about, CREATE, ({ database }) => database))!,
-      writeToDisk: () => this.#retried(about, CREATE, ({ database, steps }) => database.durably(() => steps.reserve())),
+      open: async () => (await this.#write(about, 'create', ({ database }) => database))!,
+      writeToDisk: () =>
+        this.#retried(about, 'create', ({ database, steps }) => database.durably(() => steps.reserve())),
     })
   }
 
   async init(): Promise<readonly string[]> {
     const { path } = this.#settings
     const about = { resources: [], ttlMs: NO_TTL_MS }
-    const found = await this.#retried(about, { where: 'here', create: false }, () => true)
+    const found = await this.#retried(about, 'here', () => true)
     if (found === true) return [`${path} existed already.`]
-    await this.#write(about, CREATE, () => undefined)
+    await this.#write(about, 'create', () => undefined)
     return [`Created ${path}, which only this user can read and write.`]
   }
 
@@ -171,9 +178,8 @@ export class FileEngine implements Engine {
    */
   async #giveUp(ttlMs: number): Promise<void> {
     const owners = [...this.#givenUp]
-    const access: FileAccess = { where: 'anywhere', create: false }
     try {
-      await this.#write({ resources: [], ttlMs }, access, ({ steps }) =>
+      await this.#write({ resources: [], ttlMs }, 'anywhere', ({ steps }) =>
         owners.forEach((owner) => steps.giveUpTicket(owner)),
       )
       for (const owner of owners) this.#givenUp.delete(owner)
@@ -194,7 +200,7 @@ export class FileEngine implements Engine {
   /** A grant that other processes might not see is undone. */
   async #grant(request: LeaseRequest, work: (steps: FileSteps) => AttemptOutcome): Promise<AttemptOutcome> {
     const undo = ({ steps }: Opened): unknown => steps.release(request)
-    return (await this.#write(request, CREATE, ({ steps }) => work(steps), undo))!
+    return (await this.#write(request, 'create', ({ steps }) => work(steps), undo))!
   }
 
   async #extend(
@@ -203,9 +209,7 @@ export class FileEngine implements Engine {
   ): Promise<readonly Extension[]> {
     const about = { resources: [], ttlMs: Math.min(...leases.map((lease) => lease.ttlMs)) }
     try {
-      const held = await this.#write(about, { where: 'here', create: false }, ({ steps }) =>
-        leases.map((lease) => extend(steps, lease)),
-      )
+      const held = await this.#write(about, 'here', ({ steps }) => leases.map((lease) => extend(steps, lease)))
       return leases.map((_, index) => ({ kind: held?.[index] === true ? 'held' : 'lost' }))
     } catch (error) {
       // Other processes use another file by now and do not see our leases.
@@ -228,7 +232,7 @@ export class FileEngine implements Engine {
     return this.#retried(about, access, (opened) => {
       const { database } = opened
       const result = this.#transaction(opened, () => work(opened))
-      const place = access.where === 'anywhere' ? 'here' : database.place()
+      const place = access === 'anywhere' ? 'here' : database.place()
       if (place === 'here') return result
       if (undo !== undefined) database.transaction(() => undo(opened))
       throw new FileMovedError(database.path, place, about.resources)
@@ -254,10 +258,10 @@ export class FileEngine implements Engine {
     const untilMs = this.#clock.monotonicMs() + this.#settings.requestTimeoutMs(about.ttlMs)
     for (let failures = 0; ; failures++) {
       try {
-        if (this.#opened !== undefined && access.where === 'here') this.#leaveOldFile(this.#opened, about.resources)
-        if (this.#opened === undefined) await this.#open(access.create)
+        if (this.#opened !== undefined && access !== 'anywhere') this.#leaveOldFile(this.#opened, about.resources)
+        if (this.#opened === undefined) await this.#open(access === 'create')
         if (this.#opened !== undefined) return work(this.#opened)
-        if (!access.create) return undefined
+        if (access !== 'create') return undefined
       } catch (error) {
         const isLate = this.#clock.monotonicMs() >= untilMs
         if (!isBusy(error) || isLate) throw fileError(error, this.#settings.path, about.resources)
@@ -318,10 +322,6 @@ function granted({ token }: Extract<AttemptOutcome, { kind: 'granted' }>): Grant
 }
 
 function refusal({ by }: Extract<AttemptOutcome, { kind: 'blocked' }>): Refusal {
-  return {
-    kind: 'refused',
-    reason: 'held',
-    ...(by.kind === 'lease' ? { holder: by.owner } : {}),
-    ...(by.remainingMs === undefined ? {} : { remainingMs: by.remainingMs }),
-  }
+  const holder = by.kind === 'lease' ? by.owner : undefined
+  return { kind: 'refused', reason: 'held', ...given({ holder, remainingMs: by.remainingMs }) }
 }

@@ -3,9 +3,9 @@ import { isAbsolute, join, resolve } from 'node:path'
 import { optionsOrThrow } from '../../arguments.ts'
 import { machineClock, type MachineClock } from '../../clock.ts'
 import { shown, type Duration } from '../../duration.ts'
-import type { Engine, Guarantees } from '../../engine.ts'
+import type { Engine } from '../../engine.ts'
 import { systemRandom } from '../../random.ts'
-import { LONGEST_TTL_MS, requestTimeoutOrThrow } from '../shared/limits.ts'
+import { requestTimeoutOrThrow } from '../shared/limits.ts'
 import { hasMethods } from '../shared/shape.ts'
 import { FileEngine } from './engine.ts'
 import { thisMachine } from './machine.ts'
@@ -37,8 +37,6 @@ export function file(path: string = defaultPath(), options: FileOptions = {}): E
   if (options.clock !== undefined) clockOrThrow(options.clock)
   return new FileEngine({
     path: resolve(path),
-    guarantees: GUARANTEES,
-    limits: LIMITS,
     clock,
     random: systemRandom,
     requestTimeoutMs: requestTimeoutOrThrow(requestTimeout, TIMEOUT),
@@ -69,17 +67,3 @@ function defaultPath(): string {
 }
 
 const TIMEOUT = { divisor: 10, leastMs: 100, mostMs: 2000 }
-
-const LIMITS = {
-  maxTtlMs: LONGEST_TTL_MS,
-  // One clock measures both the lease and its validity.
-  driftMs: () => 0,
-}
-
-const GUARANTEES: Guarantees = {
-  exclusion: 'one machine',
-  clock: 'this machine',
-  token: 'a counter in the file, which also follows the wall clock where that is ahead',
-  survives: { serverRestart: 'yes', lossOfServers: 0, failover: 'not promised' },
-  order: 'first come, first served by process',
-}

@@ -12,14 +12,6 @@ import { leases, Place } from './setup.ts'
 function engineOf(path: string, machine: Partial<Machine>, clock: Partial<MachineClock> = {}): FileEngine {
   return new FileEngine({
     path,
-    limits: { maxTtlMs: 1e9, driftMs: () => 0 },
-    guarantees: {
-      exclusion: 'one machine',
-      clock: 'this machine',
-      token: '',
-      survives: { serverRestart: 'yes', lossOfServers: 0, failover: 'not promised' },
-      order: 'first come, first served by process',
-    },
     clock: { ...machineClock, ...clock },
     random: systemRandom,
     requestTimeoutMs: () => 1000,
