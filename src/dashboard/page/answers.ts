@@ -32,12 +32,12 @@ function post<T>(address: string, body: object): Promise<T> {
 
 async function ask<T>(address: string, init: RequestInit = {}): Promise<T> {
   const answer = await fetch(address, { ...init, cache: 'no-store' }).catch((error: unknown) => {
-    throw new RefusedByServer('The server did not answer.', { cause: error })
+    throw new RefusedByServer('the server did not answer', { cause: error })
   })
   const body: unknown = await answer.json().catch(() => undefined)
   if (answer.ok && body !== undefined) return body as T
   const problem = body as Partial<ProblemDetails> | undefined
-  throw new RefusedByServer(problem?.detail ?? problem?.title ?? `The server answered ${answer.status}.`)
+  throw new RefusedByServer(problem?.detail ?? problem?.title ?? `the server answered ${answer.status}`)
 }
 
 export function reason(error: unknown): string {

@@ -2,7 +2,7 @@ import type { Hello } from '../protocol.ts'
 import { askExtend, askRelease, reason } from './answers.ts'
 import { nowMs } from './clock.ts'
 import { bdi, find, setText } from './dom.ts'
-import { duration, parseDuration, plainDuration } from './format.ts'
+import { duration, parseDuration, plainDuration, sentence } from './format.ts'
 import type { ShownLease } from './leases.ts'
 
 /** What an extension begins with: the first that is not shorter than what the holder counts on. */
@@ -89,10 +89,10 @@ export class Ask {
 
   #ttl(): number {
     const ttlMs = parseDuration(this.#input.value)
-    if (ttlMs === undefined) throw new TypeError('Write a time such as 30s, 5m or 1h.')
+    if (ttlMs === undefined) throw new TypeError('write a time such as 30s, 5m or 1h')
     const { minTtlMs, maxTtlMs } = this.#limits ?? { minTtlMs: 0, maxTtlMs: Number.MAX_SAFE_INTEGER }
     if (ttlMs >= minTtlMs && ttlMs <= maxTtlMs) return ttlMs
-    throw new RangeError(`This engine takes ${duration(minTtlMs, true)} to ${duration(maxTtlMs)}.`)
+    throw new RangeError(`this engine takes ${duration(minTtlMs, true)} to ${duration(maxTtlMs)}`)
   }
 
   #open(lease: ShownLease, question: Confirmation): void {
@@ -131,7 +131,7 @@ export class Ask {
       this.#cancel.focus()
     } catch (error) {
       if (question !== this.#question) return
-      this.#say('failed', reason(error))
+      this.#say('failed', sentence(reason(error)))
       this.#confirm.disabled = false
     } finally {
       this.#done()

@@ -2,7 +2,7 @@ import type { HistoryEntry, HistoryType } from '../protocol.ts'
 import { askHistory, reason } from './answers.ts'
 import { nowMs } from './clock.ts'
 import { bdi, element, find, setText } from './dom.ts'
-import { duration, spelt } from './format.ts'
+import { duration, sentence, spelt } from './format.ts'
 import { fractionLeft, type ShownLease, type Leases } from './leases.ts'
 import { Bar, heldText, leftText } from './row.ts'
 
@@ -115,7 +115,7 @@ export class Details {
       const { entries } = await askHistory(resource)
       if (resource === this.resource) this.#list(entries)
     } catch (error) {
-      if (resource === this.resource) this.#note(`The history could not be had: ${reason(error)}`)
+      if (resource === this.resource) this.#note(sentence(`the history could not be had: ${reason(error)}`))
     }
     this.#asking = false
     if (!this.#askAgain) return

@@ -50,6 +50,11 @@ export function plural(value: number, one: string, many = `${one}s`): string {
   return `${count(value)} ${value === 1 ? one : many}`
 }
 
+/** What an error says is a part of a sentence, and may be a server's: as a sentence of its own. */
+export function sentence(clause: string): string {
+  return `${clause.slice(0, 1).toUpperCase()}${clause.slice(1).replace(/\.$/, '')}.`
+}
+
 // Everything that has no picture of its own or turns the text around it: controls, marks of direction, odd spaces.
 const INVISIBLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\u00a0\u2000-\u200a\u202f\u3000]|^\s|\s$| {2}/u
 

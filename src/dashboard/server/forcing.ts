@@ -1,5 +1,6 @@
 import type { Clock } from '../../clock.ts'
 import type { Engine } from '../../engine.ts'
+import { messageOf } from '../../errors.ts'
 import { shortestTtlMs } from '../../lease.ts'
 import { resourceName } from '../../options.ts'
 import type { Visitor } from './access.ts'
@@ -87,7 +88,7 @@ export class Forcing {
         note('refused', error.message)
         throw error
       }
-      const why = redact(error instanceof Error ? error.message : String(error))
+      const why = redact(messageOf(error))
       note('failed', why)
       throw new Refused(503, `the engine could not do it, or not say so: ${why}`, { 'retry-after': '1' })
     }

@@ -1,5 +1,6 @@
 import type { Clock, Timer } from '../../clock.ts'
 import type { Engine, Finding } from '../../engine.ts'
+import { messageOf } from '../../errors.ts'
 import { Board } from './board.ts'
 import { Chunks, GREETING, HEARTBEAT, Snapshot, type Chunk } from './chunks.ts'
 import type { DashboardSettings } from './options.ts'
@@ -151,8 +152,4 @@ export class Pages {
   #broadcast(chunk: Chunk): void {
     for (const stream of this.#streams.keys()) stream.push(chunk)
   }
-}
-
-function messageOf(failure: unknown): string {
-  return failure instanceof Error ? failure.message : String(failure)
 }

@@ -1,5 +1,6 @@
 import type { Clock, Timer } from '../../clock.ts'
 import type { Engine, Finding, NodeState } from '../../engine.ts'
+import { messageOf } from '../../errors.ts'
 import type { FindingRow, NodeRow } from '../protocol.ts'
 
 export interface UpkeepPlan {
@@ -129,7 +130,7 @@ function unfinished(error: unknown): Finding {
   return {
     id: 'dashboard/check-failed',
     severity: 'warning',
-    found: error instanceof Error ? error.message : String(error),
+    found: `The check failed: ${messageOf(error).replace(/\.$/, '')}.`,
     meaning: 'The doctor could not look at the engine.',
   }
 }

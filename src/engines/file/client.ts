@@ -38,8 +38,8 @@ async function load(): Promise<SqliteLibrary> {
   } catch (cause) {
     loaded = undefined
     const advice =
-      'Run `npm install libsql` (with -g if the command was installed with -g), or use Node 22.13 or later, which has SQLite.'
-    throw new EngineError(`The file engine needs SQLite. ${advice}`, [], { cause, transient: false })
+      'run `npm install libsql` (with -g if the command was installed with -g), or use Node 22.13 or later, which has SQLite'
+    throw new EngineError(`the file engine needs SQLite: ${advice}`, [], { cause, transient: false })
   }
 }
 

@@ -51,7 +51,7 @@ export class Counter {
 
   #row(): SqliteRow {
     const row = this.#sql('SELECT * FROM counter').get()
-    if (row === undefined) throw new Error('The table of the counter is empty.')
+    if (row === undefined) throw new Error('the table of the counter is empty')
     return row
   }
 

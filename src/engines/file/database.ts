@@ -59,10 +59,10 @@ export async function openDatabase(path: string, { create, random }: OpenOptions
       createDatabase(path, library, random)
     }
     const before = stat(path)
-    if (before === undefined) throw unusableFile(path, 'was removed while it was being opened.', true)
-    if (!before.isFile()) throw unusableFile(path, 'is not a file. Pass the path of a file.')
+    if (before === undefined) throw unusableFile(path, 'was removed while it was being opened', true)
+    if (!before.isFile()) throw unusableFile(path, 'is not a file; pass the path of a file')
     // We never leave an empty file behind, and SQLite would take it for a new database: the counter would start again.
-    if (before.size === 0) throw unusableFile(path, 'is empty. If no process uses it, remove it.')
+    if (before.size === 0) throw unusableFile(path, 'is empty; if no process uses it, remove it')
     // The real path: SQLite names the files beside it after that.
     const realPath = realpathSync(path)
     const connection = library.connect(`${pathToFileURL(realPath).href}?mode=rw`)
@@ -85,7 +85,7 @@ function assertNoLogLeft(path: string): void {
   const names = left.join(' and ')
   throw unusableFile(
     path,
-    `is missing, but ${names} ${left.length === 1 ? 'exists' : 'exist'}. Put it back, or if no process uses it, remove what is left of it.`,
+    `is missing, but ${names} ${left.length === 1 ? 'exists' : 'exist'}; put it back, or if no process uses it, remove what is left of it`,
   )
 }
 
@@ -132,7 +132,7 @@ export class FileMovedError extends EngineError {
 
   constructor(path: string, place: 'missing' | 'replaced', resources: readonly string[]) {
     const what = place === 'missing' ? 'was removed' : 'was replaced by another file'
-    super(`${path} ${what} while in use. Put it back, or wait until the leases in it have ended.`, resources)
+    super(`${path} ${what} while in use; put it back, or wait until the leases in it have ended`, resources)
     this.place = place
   }
 }
@@ -160,7 +160,7 @@ export class Database {
     this.#device = opened.dev
     this.#inode = opened.ino
     this.#assertOurs()
-    if (this.place() !== 'here') throw unusableFile(path, 'was replaced while it was being opened.', true)
+    if (this.place() !== 'here') throw unusableFile(path, 'was replaced while it was being opened', true)
     // A commit reaches the operating system, which outlives this process, but not the disk. For the disk there is `durably`.
     connection.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL')
   }
@@ -229,12 +229,12 @@ export class Database {
 
   #assertOurs(): void {
     const id = this.#pragma('application_id')
-    if (id !== APPLICATION_ID) throw unusableFile(this.path, 'is a database of another program. Choose another path.')
+    if (id !== APPLICATION_ID) throw unusableFile(this.path, 'is a database of another program; choose another path')
     const version = this.#pragma('user_version')
     if (version !== SCHEMA_VERSION) {
-      const advice = 'Use the same version of ringfence in every process.'
+      const advice = 'use the same version of ringfence in every process'
       const known = `version ${String(version)} of the tables, and this ringfence knows version ${SCHEMA_VERSION}`
-      throw unusableFile(this.path, `has ${known}. ${advice}`)
+      throw unusableFile(this.path, `has ${known}; ${advice}`)
     }
   }
 

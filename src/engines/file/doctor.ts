@@ -40,11 +40,11 @@ export async function checkFile(check: FileCheck): Promise<readonly Finding[]> {
     ]
   } catch (error) {
     const { message } = fileError(error, path)
-    const isFull = message.includes('the disk is full')
-    const remedy = isFull
+    const found = sentence(`The file cannot be used: ${message}`)
+    const remedy = message.includes('the disk is full')
       ? 'Free some space. Leases that cannot be renewed end with their ttl.'
       : 'Do what the message says, and check again.'
-    return [critical('open', sentence(message), 'No lease can be granted or renewed.', remedy)]
+    return [critical('open', found, 'No lease can be granted or renewed.', remedy)]
   }
 }
 

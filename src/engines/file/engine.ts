@@ -282,7 +282,7 @@ export class FileEngine implements Engine {
   }
 
   async #open(create: boolean): Promise<void> {
-    if (this.#closed) throw new EngineError('The file engine is closed.', [], { transient: false })
+    if (this.#closed) throw new EngineError('the file engine is closed', [], { transient: false })
     this.#opening ??= this.#openNow(create).finally(() => (this.#opening = undefined))
     await this.#opening
   }

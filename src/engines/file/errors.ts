@@ -1,7 +1,6 @@
 import { accessSync, constants, statfsSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { EngineError, messageOf } from '../../errors.ts'
-import { sentence } from '../shared/findings.ts'
 import { property } from '../shared/shape.ts'
 
 /** SQLite's own result codes, https://sqlite.org/rescode.html; the lowest byte of the extended ones. */
@@ -40,20 +39,21 @@ export function unusableFile(path: string, text: string, transient = false): Eng
 
 function explanation(error: unknown, path: string): { readonly text: string; readonly transient: boolean } {
   const message = messageOf(error)
+  const full = { text: `cannot be written: the disk is full (${message}); free some space`, transient: true }
   switch (sqliteCode(error) ?? (error as Partial<NodeJS.ErrnoException> | undefined)?.code ?? 'none') {
     case BUSY:
       return {
-        text: 'was busy: other processes were writing to it all the time, or one was stopped in the middle of a write.',
+        text: 'was busy: other processes were writing to it all the time, or one was stopped in the middle of a write',
         transient: true,
       }
     case FULL:
     case 'ENOSPC':
     case 'EDQUOT':
-      return { text: `cannot be written: the disk is full (${message}). Free some space.`, transient: true }
+      return full
     case CORRUPT:
     case NOTADB:
       return {
-        text: `is not a database, or is damaged (${message}). When no process uses it, move it and its -wal and -shm away.`,
+        text: `is not a database, or is damaged (${message}); when no process uses it, move it and its -wal and -shm away`,
         transient: false,
       }
     case READONLY:
@@ -61,20 +61,18 @@ function explanation(error: unknown, path: string): { readonly text: string; rea
     case 'EACCES':
     case 'EPERM':
     case 'EROFS':
-      return { text: sentence(`cannot be opened for writing: ${obstacle(path) ?? message}`), transient: false }
+      return { text: `cannot be opened for writing: ${obstacle(path) ?? message}`, transient: false }
     case 'ENOTDIR':
     case 'EEXIST':
     case 'EISDIR':
     case 'ENAMETOOLONG':
     case 'ELOOP':
-      return { text: sentence(`cannot be the path of a file: ${message}`), transient: false }
+      return { text: `cannot be the path of a file: ${message}`, transient: false }
     case IOERR:
       // SQLite also reports this when there is no space for the memory that the processes share.
-      if (isFull(path))
-        return { text: `cannot be written: the disk is full (${message}). Free some space.`, transient: true }
-      return { text: sentence(`cannot be read or written: ${message}`), transient: true }
+      return isFull(path) ? full : { text: `cannot be read or written: ${message}`, transient: true }
     default:
-      return { text: sentence(`cannot be used: ${message}`), transient: false }
+      return { text: `cannot be used: ${message}`, transient: false }
   }
 }
 
@@ -87,7 +85,7 @@ function obstacle(path: string): string | undefined {
       if (place !== path) return undefined
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === 'ENOENT' && dirname(place) !== place) continue
-      return `${(error as Error).message}. Give this user the permission to write there, or choose another path.`
+      return `${(error as Error).message}; give this user the permission to write there, or choose another path`
     }
   }
 }

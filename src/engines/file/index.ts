@@ -60,8 +60,8 @@ function defaultPath(): string {
   // A path relative to the current folder would be another file for each process.
   if (!isAbsolute(home))
     throw new RangeError(
-      `path: expected one, since there is no folder for the file: HOME is ${home === '' ? 'empty' : shown(home)}. ` +
-        'Give a path, or set HOME or XDG_STATE_HOME',
+      `path: expected one, since there is no folder for the file: HOME is ${home === '' ? 'empty' : shown(home)}; ` +
+        'give a path, or set HOME or XDG_STATE_HOME',
     )
   return join(home, '.local', 'state', 'ringfence', 'locks.db')
 }

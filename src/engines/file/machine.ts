@@ -20,7 +20,7 @@ export interface Machine {
 export function thisMachine(): Machine {
   if (process.platform === 'linux') return linux()
   if (process.platform === 'darwin') return darwin()
-  throw new EngineError(`The file engine runs on Linux and macOS, not on ${process.platform}.`, [], {
+  throw new EngineError(`the file engine runs on Linux and macOS, not on ${process.platform}`, [], {
     transient: false,
   })
 }

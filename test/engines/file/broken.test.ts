@@ -55,12 +55,12 @@ function contents(folder: string): Record<string, string> {
 describe('a file that can not be used is named, with what to do, and stays as it is', () => {
   const cases: [what: string, make: (path: string) => void | Promise<void>, message: RegExp][] = [
     ['a text', (path) => writeFileSync(path, 'To do:\n'.repeat(200)), /is not a database, or is damaged.*move it/],
-    ['an empty file', (path) => writeFileSync(path, ''), /is empty\. If no process uses it, remove it\./],
-    ['a folder', (path) => mkdirSync(path), /is not a file\. Pass the path of a file\./],
+    ['an empty file', (path) => writeFileSync(path, ''), /is empty; if no process uses it, remove it$/],
+    ['a folder', (path) => mkdirSync(path), /is not a file; pass the path of a file$/],
     [
       'a database of another program',
       (path) => sql(path, 'CREATE TABLE customer (name TEXT)'),
-      /database of another program\. Choose another path\./,
+      /database of another program; choose another path$/,
     ],
     [
       'a file of a newer ringfence',
@@ -68,7 +68,7 @@ describe('a file that can not be used is named, with what to do, and stays as it
         await used(path)
         await sql(path, 'PRAGMA user_version = 2')
       },
-      /has version 2 of the tables, and this ringfence knows version 1\. Use the same version/,
+      /has version 2 of the tables, and this ringfence knows version 1; use the same version/,
     ],
     [
       'a truncated file',
@@ -93,7 +93,7 @@ describe('a file that can not be used is named, with what to do, and stays as it
       async (path) => {
         writeFileSync(`${path}-wal`, 'left behind')
       },
-      /is missing, but .*-wal exists\. Put it back/,
+      /is missing, but .*-wal exists; put it back/,
     ],
     ['a path below a file', (path) => writeFileSync(join(path, '..', 'folder'), ''), /cannot be the path of a file/],
   ]
@@ -206,7 +206,7 @@ describe('a file that is removed or replaced while in use', () => {
     const held = await lease(holder, 'x')
     await lease(other, 'y', 1).catch(() => undefined)
     removeAll(place.path)
-    await expect(lease(other, 'x')).rejects.toThrow(/locks\.db was removed while in use\. Put it back, or wait/)
+    await expect(lease(other, 'x')).rejects.toThrow(/locks\.db was removed while in use; put it back, or wait/)
     await expect(lease(other, 'z')).rejects.toMatchObject({ code: 'ENGINE', transient: true })
     expect(await holder.extend([held])).toMatchObject([{ kind: 'unknown' }])
     expect(existsSync(place.path)).toBe(false)

@@ -19,7 +19,7 @@ test.skipIf(process.getBuiltinModule('node:sqlite') !== undefined)(
     )
     const { stdout } = await promisify(execFile)(process.execPath, ['try.js'], { cwd: folder })
     expect(stdout).toBe(
-      'EngineError false The file engine needs SQLite. Run `npm install libsql` (with -g if the command was installed with -g), or use Node 22.13 or later, which has SQLite.\n',
+      'EngineError false the file engine needs SQLite: run `npm install libsql` (with -g if the command was installed with -g), or use Node 22.13 or later, which has SQLite\n',
     )
     expect(existsSync(join(folder, 'locks.db'))).toBe(false)
     removeFolder(folder)

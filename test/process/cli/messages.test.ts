@@ -245,7 +245,7 @@ test.skipIf(process.getuid!() !== 0)('the file of another user: the reason once,
     env: { TMPDIR: '/tmp' },
   })
   expect(stderr.match(/EACCES/g)).toHaveLength(1)
-  expect(stderr).toMatch(/or choose another path\.\n {2}next: name a file that this user may write to: --engine file:/)
+  expect(stderr).toMatch(/or choose another path\n {2}next: name a file that this user may write to: --engine file:/)
   expect(code).toBe(EXIT.engine)
 })
 
@@ -321,7 +321,7 @@ describe('the next step fits what is wrong', () => {
       /the disk is full.*\n {2}next: free some space; leases that can’t be renewed end with their ttl\n$/,
     )
     expect(code).toBe(EXIT.engine)
-    expect((await home.run(['doctor'], options)).stdout).toMatch(/✗ critical .*the disk is full.*Free some space\./)
+    expect((await home.run(['doctor'], options)).stdout).toMatch(/✗ critical .*the disk is full.*; free some space\./)
   })
 
   test('a table that is missing: the statement can be copied, and the command is named', async () => {

@@ -23,7 +23,7 @@ describe('the path', () => {
     vi.stubEnv('XDG_STATE_HOME', undefined)
     vi.stubEnv('HOME', 'nowhere')
     expect(() => file()).toThrow(
-      "path: expected one, since there is no folder for the file: HOME is 'nowhere'. Give a path",
+      "path: expected one, since there is no folder for the file: HOME is 'nowhere'; give a path",
     )
     expect(file('/locks.db').identity).toBe('file:/locks.db')
   })
