@@ -59,28 +59,27 @@ function summary(found: readonly FindingRow[]): (Node | string)[] {
 }
 
 function node(row: NodeRow, worst: FindingSeverity): HTMLElement {
-  const { node: name, roundTripMs, clockOffsetMs, sitsOutMs, sitsOutLater, error } = row
-  const from = sitsOutLater === true ? 'from the next attempt on' : 'more'
+  const { node: name, sitsOutMs, error } = row
   const state =
     error !== undefined ? 'critical' : sitsOutMs !== undefined && rank({ severity: worst }) > 1 ? 'warning' : worst
-  const facts =
-    error === undefined
-      ? [
-          element('span', {}, roundTripMs === null ? 'not measured' : milliseconds(roundTripMs)),
-          ...(clockOffsetMs === null
-            ? []
-            : [element('span', { class: 'offset' }, `clock ${milliseconds(clockOffsetMs, true)}`)]),
-          ...(sitsOutMs === undefined
-            ? []
-            : [element('span', { class: 'sits-out' }, `sits out for ${Math.ceil(sitsOutMs / 1000)} s ${from}`)]),
-        ]
-      : [element('span', { class: 'error' }, error)]
   return element(
     'li',
     { 'data-severity': state },
     bdi(name, { class: 'name', title: name }),
-    element('span', { class: 'numbers' }, ...facts),
+    element('span', { class: 'numbers' }, ...facts(row)),
   )
+}
+
+function facts({ roundTripMs, clockOffsetMs, sitsOutMs, sitsOutLater, error }: NodeRow): HTMLElement[] {
+  if (error !== undefined) return [element('span', { class: 'error' }, error)]
+  const known = [element('span', {}, roundTripMs === null ? 'not measured' : milliseconds(roundTripMs))]
+  if (clockOffsetMs !== null)
+    known.push(element('span', { class: 'offset' }, `clock ${milliseconds(clockOffsetMs, true)}`))
+  if (sitsOutMs !== undefined) {
+    const from = sitsOutLater === true ? 'from the next attempt on' : 'more'
+    known.push(element('span', { class: 'sits-out' }, `sits out for ${Math.ceil(sitsOutMs / 1000)} s ${from}`))
+  }
+  return known
 }
 
 function finding({ severity, node: name, found, meaning, remedy, id }: FindingRow): HTMLElement {

@@ -4,7 +4,7 @@ import type { LockEvent } from '../../events.ts'
 import { Histories, labelOf } from './history.ts'
 import type { History, HistoryType, LeaseChanges, LeaseRow } from '../protocol.ts'
 
-interface KnownLease {
+export interface KnownLease {
   readonly resource: string
   readonly owner: string
   readonly token: bigint
@@ -200,8 +200,6 @@ export class Board {
     this.#pending.set(resource, 'gone')
   }
 }
-
-export type { KnownLease }
 
 function shownRow(row: KnownLease, now: number): LeaseRow {
   const { resource, owner, token, endsAtMs, ttlMs, sinceMs, heldExact, waiters } = row

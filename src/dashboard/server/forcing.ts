@@ -1,3 +1,4 @@
+import { given } from '../../arguments.ts'
 import type { Clock } from '../../clock.ts'
 import type { Engine } from '../../engine.ts'
 import { messageOf } from '../../errors.ts'
@@ -74,7 +75,7 @@ export class Forcing {
     const { clock, audit, pages, redact } = this.#plan
     let owner: string | undefined
     const note = (outcome: AuditEntry['outcome'], why?: string): void =>
-      audit.add({ ...about, outcome, ...(owner === undefined ? {} : { owner }), ...(why === undefined ? {} : { why }) })
+      audit.add({ ...about, outcome, ...given({ owner, why }) })
     try {
       const lease = await inspectOne(this.#engine, clock, about.resource!)
       owner = lease?.owner
@@ -120,5 +121,5 @@ export function nameOrRefuse(name: unknown): string {
 }
 
 export function whoOf({ who, role, remoteAddress }: Visitor): Pick<AuditEntry, 'who' | 'role' | 'remoteAddress'> {
-  return { who, role, ...(remoteAddress === undefined ? {} : { remoteAddress }) }
+  return { who, role, ...given({ remoteAddress }) }
 }

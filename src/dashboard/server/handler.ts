@@ -127,8 +127,7 @@ export class Handler {
       if (visitor.role !== 'write') throw new Refused(403, 'that takes the write role')
       this.#access.assertSameOrigin(request, visitor)
       // A form of another site can be sent with few content types, and this is none of them.
-      if (!/^application\/json *(;|$)/i.test(request.headers.get('content-type') ?? ''))
-        throw new Refused(415, 'expected application/json')
+      assertType(request, 'application/json')
     } catch (error) {
       const why = (error as Error).message
       this.#audit.add({ action, outcome: 'refused', ...whoOf(visitor), why })
@@ -140,8 +139,7 @@ export class Handler {
   async #login({ request, visitor }: Visit): Promise<Response> {
     if (!this.#access.hasTokens) throw notFound()
     this.#access.assertSameOrigin(request, visitor)
-    if (!/^application\/x-www-form-urlencoded *(;|$)/i.test(request.headers.get('content-type') ?? ''))
-      throw new Refused(415, 'expected application/x-www-form-urlencoded')
+    assertType(request, 'application/x-www-form-urlencoded')
     const form = new URLSearchParams(await readBody(request, this.#settings.clock))
     const cookie = this.#access.login(form.get('token') ?? '', request)
     if (cookie !== undefined) return redirect('./', 303, { 'set-cookie': cookie })
@@ -170,6 +168,11 @@ export class Handler {
 
 function notFound(): Refused {
   return new Refused(404, 'there is nothing here')
+}
+
+function assertType(request: Request, type: string): void {
+  const [given = ''] = (request.headers.get('content-type') ?? '').split(';')
+  if (given.trimEnd().toLowerCase() !== type) throw new Refused(415, `expected ${type}`)
 }
 
 function redirect(location: string, status: number, headers: Readonly<Record<string, string>> = {}): Response {

@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { Readable } from 'node:stream'
+import { given } from '../../arguments.ts'
 
 type FetchHandler = (request: Request, from: { readonly remoteAddress?: string }) => Promise<Response>
 
@@ -11,7 +12,7 @@ export async function serve(fetch: FetchHandler, incoming: IncomingMessage, outg
     return
   }
   const { remoteAddress } = incoming.socket
-  const response = await fetch(request, remoteAddress === undefined ? {} : { remoteAddress })
+  const response = await fetch(request, given({ remoteAddress }))
   outgoing.writeHead(response.status, headersOf(response))
   if (response.body === null) outgoing.end()
   else await pipe(response.body, outgoing)

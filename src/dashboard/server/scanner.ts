@@ -1,4 +1,4 @@
-import type { Clock, Timer } from '../../clock.ts'
+import type { Clock } from '../../clock.ts'
 import type { Engine, LeaseInfo } from '../../engine.ts'
 import { EngineError } from '../../errors.ts'
 import type { Board } from './board.ts'
@@ -34,7 +34,8 @@ export class Scanner {
   #failures = 0
   #endedMs: number
   #restMs = 0
-  #pause: { readonly timer: Timer | undefined; readonly over: () => void } | undefined
+  /** Ends the pause, if there is one. */
+  #wake = (): void => undefined
   #isClosed = false
 
   constructor(engine: Engine, board: Board, plan: ScannerPlan) {
@@ -71,14 +72,12 @@ export class Scanner {
   watch(isWatched: boolean): void {
     if (this.#watched === isWatched) return
     this.#watched = isWatched
-    this.#pause?.timer?.cancel()
-    this.#pause?.over()
+    this.#wake()
   }
 
   close(): void {
     this.#isClosed = true
-    this.#pause?.timer?.cancel()
-    this.#pause?.over()
+    this.#wake()
   }
 
   /** Until the next look is due; who begins to watch meanwhile makes it due earlier. */
@@ -88,11 +87,13 @@ export class Scanner {
       const dueMs = this.#endedMs + Math.max(this.#watched ? everyMs : idleMs, this.#restMs)
       const leftMs = dueMs - clock.monotonicMs()
       if (this.#isClosed || leftMs <= 0) return
-      await new Promise<void>((over) => {
-        const timer = leftMs === Infinity ? undefined : clock.timer(over, leftMs, true)
-        this.#pause = { timer, over }
+      await new Promise<void>((resolve) => {
+        const timer = leftMs === Infinity ? undefined : clock.timer(resolve, leftMs, true)
+        this.#wake = () => {
+          timer?.cancel()
+          resolve()
+        }
       })
-      this.#pause = undefined
     }
   }
 
