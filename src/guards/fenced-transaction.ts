@@ -1,4 +1,5 @@
-import type { GuardError } from '../errors.ts'
+import { EndedTransactionError } from '../engines/shared/sql/transaction.ts'
+import { GuardError } from '../errors.ts'
 import type { Fenced, GuardContext } from './guard.ts'
 
 export interface TransactionSteps<Transaction, T> {
@@ -57,7 +58,8 @@ export function fencedTransaction<Transaction, T>(
         try {
           await steps.prepare?.()
           return await steps.open(inside)
-        } catch (error) {
+        } catch (caught) {
+          const error = caught instanceof EndedTransactionError ? ended(caught, resources) : caught
           if (entered || over) throw error
           const failure = (cause: unknown): unknown => steps.failure?.(cause) ?? context.failure(resources, cause)
           const again = await steps.mayTryAgain(error).catch((cause: unknown) => {
@@ -71,4 +73,8 @@ export function fencedTransaction<Transaction, T>(
       .finally(() => deadline.cancel())
       .then(resolve, reject)
   })
+}
+
+function ended(cause: EndedTransactionError, resources: readonly string[]): GuardError {
+  return new GuardError(cause.message, resources, { cause, transient: cause.transient })
 }

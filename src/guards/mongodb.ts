@@ -160,7 +160,7 @@ class MongodbStoreGuard<S> extends StoreGuard implements MongodbGuard<S> {
       const ours = property(session, 'transaction')
       const result = await inside(handle)
       // The driver makes an object of its own for each transaction.
-      if (!session.inTransaction() || property(session, 'transaction') !== ours) throw ended(lease)
+      if (!session.inTransaction() || property(session, 'transaction') !== ours) throw endedByWork()
       await commit(session).catch((error: unknown) => {
         throw error instanceof TypeError ? unknownOutcome(lease, error) : error
       })
@@ -235,11 +235,6 @@ async function commit(session: DriverSession): Promise<void> {
 
 /** The driver itself sends each commit twice. */
 const MOST_COMMITS = 3
-
-function ended({ resources }: Fenced): GuardError {
-  const cause = endedByWork()
-  return new GuardError(cause.message, resources, { cause, transient: false })
-}
 
 /** The driver may fail by a mistake of its own when the primary goes away in the middle of a commit. */
 function unknownOutcome({ resources }: Fenced, cause: TypeError): GuardError {

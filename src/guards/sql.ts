@@ -1,7 +1,7 @@
 import { optionsOrThrow } from '../arguments.ts'
 import { shown } from '../duration.ts'
 import type { RunStatement, SqlQuery, TransactionalClient } from '../engines/shared/sql/client.ts'
-import { EndedTransactionError, type Isolation } from '../engines/shared/sql/transaction.ts'
+import type { Isolation } from '../engines/shared/sql/transaction.ts'
 import { GuardError } from '../errors.ts'
 import { columnFence, type ColumnFence, type ColumnOptions, type ColumnSyntax } from './column.ts'
 import { fencedTransaction } from './fenced-transaction.ts'
@@ -133,12 +133,7 @@ export class SqlStoreGuard<Transaction> extends StoreGuard implements SqlGuard<T
     const [dialect, client, table] = [this.#dialect, this.#client, this.#table]
     return fencedTransaction<[unknown, SqlQuery], T>(this.#context, lease, {
       prepare: async () => dialect.prepare?.(client.query, table, lease),
-      open: (inside) =>
-        client
-          .transaction((...opened) => inside(opened), terms.isolation)
-          .catch((error: unknown) => {
-            throw error instanceof EndedTransactionError ? guardError(error, lease) : error
-          }),
+      open: (inside) => client.transaction((...opened) => inside(opened), terms.isolation),
       raise: async ([, query]) => this.#refuse(lease, await dialect.raise(query, table, lease, terms.from)),
       // The driver hands over what the caller's types say.
       work: ([transaction]) => terms.work(transaction as Transaction),
@@ -168,10 +163,6 @@ export class SqlStoreGuard<Transaction> extends StoreGuard implements SqlGuard<T
     const [first] = refused
     if (first !== undefined) throw this.#context.refusal(lease, first.resource, first.seen)
   }
-}
-
-function guardError(error: EndedTransactionError, { resources }: Fenced): GuardError {
-  return new GuardError(error.message, resources, { cause: error, transient: error.transient })
 }
 
 const ISOLATIONS: readonly Isolation[] = ['read committed', 'repeatable read', 'serializable']
