@@ -61,14 +61,14 @@ export class ConsulClient {
     // The servers add up to a sixteenth, so that not all clients come back at once.
     const mostMs = Math.ceil((waitMs * 17) / 16) + timeoutMs
     const query = { index: String(index), wait: `${waitMs}ms` }
-    const reply = await this.#send('GET', kvPath(key), query, mostMs, undefined, signal)
+    const reply = await this.#send('GET', kvPath(key), query, mostMs, { signal })
     const seen = reply.headers.get('x-consul-index') ?? ''
     if (!/^[1-9]\d*$/.test(seen)) throw nonsense(reply)
     return { index: BigInt(seen), there: reply.status !== 404 }
   }
 
   async transact(operations: readonly ConsulOperation[], timeoutMs: number): Promise<ConsulTransaction> {
-    const reply = await this.#send('PUT', '/v1/txn', {}, timeoutMs, JSON.stringify(operations))
+    const reply = await this.#send('PUT', '/v1/txn', {}, timeoutMs, { body: JSON.stringify(operations) })
     const answer = parsed(reply) as { Results?: { KV: unknown }[] | null; Errors?: { What: string }[] | null }
     if (reply.status === 409) return { done: false, errors: (answer.Errors ?? []).map(({ What }) => What), entries: [] }
     return { done: true, errors: [], entries: (answer.Results ?? []).map(({ KV }) => entryOf(KV, reply)) }
@@ -76,7 +76,7 @@ export class ConsulClient {
 
   /** Returns the id of the new session. */
   async createSession(session: object, timeoutMs: number): Promise<string> {
-    const reply = await this.#send('PUT', '/v1/session/create', {}, timeoutMs, JSON.stringify(session))
+    const reply = await this.#send('PUT', '/v1/session/create', {}, timeoutMs, { body: JSON.stringify(session) })
     const { ID: id } = parsed(reply) as { ID?: unknown }
     if (typeof id !== 'string') throw nonsense(reply)
     return id
@@ -104,18 +104,14 @@ export class ConsulClient {
     path: string,
     query: Record<string, string>,
     timeoutMs: number,
-    body?: string,
-    signal?: AbortSignal,
+    more: Pick<HttpCall, 'body' | 'signal'> = {},
   ): Promise<HttpReply> {
     const search = new URLSearchParams({ ...query, ...this.#scope }).toString()
-    const call: HttpCall = {
-      method,
-      path: search === '' ? path : `${path}?${search}`,
-      headers: this.#headers,
-      timeoutMs,
-      ...given({ body, signal }),
-    }
-    const reply = await this.endpoints.send(call, unfit)
+    const address = search === '' ? path : `${path}?${search}`
+    const reply = await this.endpoints.send(
+      { method, path: address, headers: this.#headers, timeoutMs, ...more },
+      unfit,
+    )
     if ([200, 404, 409].includes(reply.status)) return reply
     throw new ConsulError(reply.text.trim() || `status ${reply.status}`, reply.status)
   }
