@@ -20,10 +20,9 @@ import { attempt } from './attempt.ts'
 import type { ZookeeperAcl, ZookeeperClient } from './client.ts'
 import { checkZookeeper } from './doctor/index.ts'
 import { CODE, isCode, zookeeperFailure } from './errors.ts'
-import { ZookeeperHoldings } from './holdings.ts'
 import { inspectFolders } from './inspect.ts'
 import { waitInQueue } from './queue.ts'
-import { SessionScope } from './session-scope.ts'
+import { SESSION_PER_TTL, SessionScope } from './session-scope.ts'
 import type { QueueEntry } from './steps.ts'
 
 export interface ZookeeperPlan {
@@ -39,24 +38,12 @@ export interface ZookeeperPlan {
   readonly clock: Clock
 }
 
-/**
- * A session lasts twice the longest ttl. When a lease is proved, the leader has heard of us within the last five twelfths of
- * a session: a sixth between two heartbeats, and a quarter until they surely reach it (see `Touches`). So more than half of
- * the session is left.
- */
-export const SESSION_PER_TTL = 2
-
 const GUARANTEES: Guarantees = {
   exclusion: 'clocks within the drift allowance',
   clock: 'the leader of the servers',
   token: "the number of the transaction that made the lease's znodes (czxid)",
   survives: { serverRestart: 'yes', lossOfServers: 'a minority', failover: 'yes' },
   order: 'first come, first served by process',
-}
-
-interface ReadySession {
-  readonly scope: SessionScope
-  readonly holdings: ZookeeperHoldings
 }
 
 export class ZookeeperEngine implements Engine {
@@ -68,8 +55,6 @@ export class ZookeeperEngine implements Engine {
   readonly #clock: Clock
   readonly #deadlines: Deadlines
   #scope: SessionScope | undefined
-  /** They belong to the scope: leases end with their session. */
-  #holdings: ZookeeperHoldings | undefined
   #closed = false
 
   constructor(plan: ZookeeperPlan) {
@@ -86,18 +71,18 @@ export class ZookeeperEngine implements Engine {
 
   async acquire(request: LeaseRequest): Promise<Grant | Refusal> {
     const { resources, owner, ttlMs } = request
-    const known = this.#holdings?.get(owner)
+    const known = this.#scope?.holdings.get(owner)
     if (known !== undefined) {
       const [answer] = await this.extend([{ ...request, token: known.token }])
       if (answer?.kind === 'held') return { kind: 'granted', token: known.token }
     }
     const withinMs = this.#plan.withinMs(ttlMs)
-    const { scope, holdings } = await this.#readyFor(request, withinMs)
+    const scope = await this.#readyFor(request, withinMs)
     const sent = instant(this.#clock)
     try {
       const outcome = await attempt(scope, request, withinMs)
       if (outcome.kind === 'refused') return outcome
-      holdings.add(request, outcome.entry, sent, outcome.crowded)
+      scope.holdings.add(request, outcome.entry, sent, outcome.crowded)
       return { kind: 'granted', token: outcome.entry.token }
     } catch (error) {
       scope.cleanup.add(owner, resources)
@@ -106,16 +91,16 @@ export class ZookeeperEngine implements Engine {
   }
 
   async extend(leases: readonly LeaseRef[]): Promise<readonly Extension[]> {
-    return this.#holdings?.extend(leases) ?? leases.map(() => ({ kind: 'lost' }))
+    return this.#scope?.holdings.extend(leases) ?? leases.map(() => ({ kind: 'lost' }))
   }
 
   async release({ resources, owner, ttlMs }: LeaseRef): Promise<Release> {
     const withinMs = this.#plan.withinMs(ttlMs)
-    const holding = this.#holdings?.get(owner)
-    if (holding !== undefined) this.#holdings?.forget(holding)
     const before = this.#scope
+    const holding = before?.holdings.get(owner)
+    if (holding !== undefined) before?.holdings.forget(holding)
     try {
-      const { steps } = (await this.#ready(resources, withinMs)).scope
+      const { steps } = await this.#ready(resources, withinMs)
       const ours =
         holding === undefined
           ? await steps.removeOwner(resources, owner, withinMs)
@@ -129,8 +114,8 @@ export class ZookeeperEngine implements Engine {
   }
 
   async leave({ resources, owner, token, ttlMs }: LeaseRef): Promise<Extension> {
-    const [scope, holdings] = [this.#scope, this.#holdings]
-    const holding = holdings?.get(owner)
+    const scope = this.#scope
+    const holding = scope?.holdings.get(owner)
     if (scope === undefined || holding?.token !== token) return { kind: 'lost' }
     try {
       await scope.steps.leave(holding, ttlMs, this.#plan.withinMs(ttlMs))
@@ -139,7 +124,7 @@ export class ZookeeperEngine implements Engine {
       // Perhaps it was done. If not, our znodes still exist, and go when their ttl is over.
       return { kind: 'unknown', cause: zookeeperFailure(error, resources) }
     }
-    holdings?.forget(holding)
+    scope.holdings.forget(holding)
     // Removes it if this process still runs by then. If not, the next attempt at one of the resources does.
     this.#deadlines.start(ttlMs, () => scope.cleanup.add(owner, holding.resources))
     return { kind: 'held' }
@@ -148,12 +133,12 @@ export class ZookeeperEngine implements Engine {
   async enqueue(request: LeaseRequest, signal: AbortSignal): Promise<QueuedGrant> {
     const { resources, ttlMs } = request
     const withinMs = this.#plan.withinMs(ttlMs)
-    const { scope, holdings } = await this.#readyFor(request, withinMs)
+    const scope = await this.#readyFor(request, withinMs)
     let entered: QueueEntry | undefined
     try {
       const wait = { signal, withinMs, clock: this.#clock }
       const { entry, since, crowded } = await waitInQueue(scope, request, wait, (entry) => (entered = entry))
-      holdings.add(request, entry, since, crowded)
+      scope.holdings.add(request, entry, since, crowded)
       return { kind: 'granted', token: entry.token, since }
     } catch (error) {
       await this.#withdraw(scope, request, entered, withinMs)
@@ -165,7 +150,7 @@ export class ZookeeperEngine implements Engine {
   async *inspect(resource?: string): AsyncIterable<LeaseInfo> {
     const resources = resource === undefined ? [] : [resource]
     const withinMs = this.#plan.withinMs(this.#plan.maxTtlMs)
-    const { scope } = await this.#ready(resources, withinMs)
+    const scope = await this.#ready(resources, withinMs)
     try {
       yield* inspectFolders(scope, resource, withinMs)
     } catch (error) {
@@ -177,7 +162,7 @@ export class ZookeeperEngine implements Engine {
     const withinMs = this.#plan.withinMs(this.#plan.maxTtlMs)
     const plan = { ...this.#plan, ttlMs, withinMs }
     try {
-      const { scope } = await this.#ready([], withinMs)
+      const scope = await this.#ready([], withinMs)
       await scope.session.ready(withinMs)
       return await checkZookeeper(scope, plan)
     } catch (error) {
@@ -187,7 +172,7 @@ export class ZookeeperEngine implements Engine {
 
   async init(): Promise<readonly string[]> {
     const withinMs = this.#plan.withinMs(this.#plan.maxTtlMs)
-    const { scope } = await this.#ready([], withinMs)
+    const scope = await this.#ready([], withinMs)
     try {
       const made = await scope.ready(withinMs)
       const swept = await scope.steps.sweep(await scope.steps.folders(withinMs), withinMs)
@@ -202,7 +187,7 @@ export class ZookeeperEngine implements Engine {
 
   async close(): Promise<void> {
     this.#closed = true
-    this.#holdings?.clear()
+    this.#scope?.holdings.clear()
     await this.#scope?.session.close()
     this.#deadlines.close()
   }
@@ -223,51 +208,29 @@ export class ZookeeperEngine implements Engine {
   }
 
   /** Returns the current session, or a new one if the last has ended. */
-  async #ready(resources: readonly string[], withinMs: number): Promise<ReadySession> {
+  async #ready(resources: readonly string[], withinMs: number): Promise<SessionScope> {
     if (this.#closed) throw new EngineError('zookeeper: this engine is closed', resources, { transient: false })
     const current = this.#scope?.session.over === undefined ? this.#scope : undefined
-    const scope = current ?? this.#newScope()
-    const holdings = this.#holdings!
+    const scope = current ?? new SessionScope(this.#plan, this.#deadlines)
+    this.#scope = scope
     try {
       await scope.ready(withinMs)
     } catch (error) {
       throw zookeeperFailure(error, resources)
     }
-    return { scope, holdings }
+    return scope
   }
 
-  async #readyFor({ resources, owner, ttlMs }: LeaseRequest, withinMs: number): Promise<ReadySession> {
-    const ready = await this.#ready(resources, withinMs)
-    const { session, cleanup } = ready.scope
+  async #readyFor({ resources, owner, ttlMs }: LeaseRequest, withinMs: number): Promise<SessionScope> {
+    const scope = await this.#ready(resources, withinMs)
+    const { session, cleanup } = scope
     if (cleanup.has(owner))
       throw zookeeperFailure(new Error('an earlier attempt of the same owner is still being undone'), resources)
     const mostMs = Math.floor(session.timeoutMs / SESSION_PER_TTL)
-    if (ttlMs <= mostMs) return ready
+    if (ttlMs <= mostMs) return scope
     throw new RangeError(
       `ttl: expected at most ${mostMs} ms, half of the session that these servers grant (${session.timeoutMs} ms), ` +
         `got ${ttlMs}; maxSessionTimeout in their configuration allows for more`,
     )
-  }
-
-  #newScope(): SessionScope {
-    const { newClient, maxTtlMs, withinMs } = this.#plan
-    const deadlines = this.#deadlines
-    const scope = new SessionScope(newClient(), {
-      ...this.#plan,
-      sessionMs: SESSION_PER_TTL * maxTtlMs,
-      withinMs: withinMs(maxTtlMs),
-      deadlines,
-    })
-    const holdings = new ZookeeperHoldings(scope, {
-      clock: this.#clock,
-      deadlines,
-      withinMs,
-    })
-    scope.session.onReconnected(() => {
-      if (scope.session.over !== undefined) holdings.clear()
-    })
-    this.#scope = scope
-    this.#holdings = holdings
-    return scope
   }
 }

@@ -1,4 +1,4 @@
-import { messageOf, type EngineError } from '../../errors.ts'
+import type { EngineError } from '../../errors.ts'
 import { engineErrorFrom } from '../shared/errors.ts'
 import { property } from '../shared/shape.ts'
 
@@ -64,5 +64,5 @@ export function readError(error: unknown): Error {
 
 export function zookeeperFailure(error: unknown, resources: readonly string[]): EngineError {
   const isPermanent = (error instanceof RefusedError || error instanceof NotConnectedError) && error.isPermanent
-  return engineErrorFrom(error, 'zookeeper', resources, { isPermanent, message: messageOf(error) })
+  return engineErrorFrom(error, 'zookeeper', resources, { isPermanent })
 }

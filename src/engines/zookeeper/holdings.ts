@@ -1,7 +1,8 @@
-import { elapsedMs, instant, type Clock, type Instant } from '../../clock.ts'
+import { elapsedMs, instant, type Instant } from '../../clock.ts'
 import type { Deadline, Deadlines } from '../../deadlines.ts'
 import type { Extension, LeaseRef, LeaseRequest } from '../../engine.ts'
 import { batches } from '../shared/together.ts'
+import type { ZookeeperPlan } from './engine.ts'
 import { CODE, isCode, zookeeperFailure } from './errors.ts'
 import type { SessionScope } from './session-scope.ts'
 import type { QueueEntry } from './steps.ts'
@@ -32,20 +33,15 @@ const SILENT =
 /** The leases of one session. */
 export class ZookeeperHoldings {
   readonly #scope: SessionScope
-  readonly #clock: Clock
+  readonly #plan: ZookeeperPlan
   readonly #deadlines: Deadlines
-  readonly #withinMs: (ttlMs: number) => number
   readonly #holdings = new Map<string, ZookeeperHolding>()
   readonly #ends = new Map<ZookeeperHolding, Deadline>()
 
-  constructor(
-    scope: SessionScope,
-    options: { clock: Clock; deadlines: Deadlines; withinMs: (ttlMs: number) => number },
-  ) {
+  constructor(scope: SessionScope, plan: ZookeeperPlan, deadlines: Deadlines) {
     this.#scope = scope
-    this.#clock = options.clock
-    this.#deadlines = options.deadlines
-    this.#withinMs = options.withinMs
+    this.#plan = plan
+    this.#deadlines = deadlines
   }
 
   get(owner: string): ZookeeperHolding | undefined {
@@ -75,7 +71,7 @@ export class ZookeeperHoldings {
   }
 
   async extend(leases: readonly LeaseRef[]): Promise<readonly Extension[]> {
-    const since = instant(this.#clock)
+    const since = instant(this.#plan.clock)
     const answers: Extension[] = leases.map(() => ({ kind: 'lost' }))
     const claims = leases.flatMap(({ owner, token, ttlMs }, index) => {
       const holding = this.#holdings.get(owner)
@@ -91,7 +87,7 @@ export class ZookeeperHoldings {
 
   async #prove(batch: readonly RenewalClaim[], since: Instant, answers: Extension[]): Promise<void> {
     const { znodes, session, cleanup } = this.#scope
-    const withinMs = this.#withinMs(Math.min(...batch.map(({ ttlMs }) => ttlMs)))
+    const withinMs = this.#plan.withinMs(Math.min(...batch.map(({ ttlMs }) => ttlMs)))
     for (let claims = batch; claims.length > 0;) {
       try {
         await znodes.write(
@@ -123,7 +119,7 @@ export class ZookeeperHoldings {
   }
 
   #data({ holding, ttlMs }: RenewalClaim) {
-    const data = { ttlMs, heldMs: Math.round(elapsedMs(this.#clock, holding.since)) }
+    const data = { ttlMs, heldMs: Math.round(elapsedMs(this.#plan.clock, holding.since)) }
     return holding.paths.map((path) => [path, data] as const)
   }
 

@@ -4,7 +4,8 @@ import { durationMs, shown, type Duration } from '../../duration.ts'
 import type { Engine } from '../../engine.ts'
 import { requestTimeoutOrThrow, type DefaultTimeout } from '../shared/limits.ts'
 import { aclOrThrow, clientOrThrow, type ZookeeperClient, type ZookeeperDriver } from './client.ts'
-import { SESSION_PER_TTL, ZookeeperEngine } from './engine.ts'
+import { ZookeeperEngine } from './engine.ts'
+import { SESSION_PER_TTL } from './session-scope.ts'
 
 export type { ZookeeperDriver } from './client.ts'
 

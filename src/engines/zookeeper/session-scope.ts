@@ -1,10 +1,17 @@
-import type { Clock } from '../../clock.ts'
 import type { Deadlines } from '../../deadlines.ts'
 import { ZnodeCleanup } from './cleanup.ts'
-import type { ZookeeperAcl, ZookeeperClient } from './client.ts'
+import type { ZookeeperPlan } from './engine.ts'
+import { ZookeeperHoldings } from './holdings.ts'
 import { ZookeeperSession } from './session.ts'
 import { ZookeeperSteps } from './steps.ts'
 import { Znodes } from './znodes.ts'
+
+/**
+ * A session lasts twice the longest ttl. When a lease is proved, the leader has heard of us within the last five twelfths of
+ * a session: a sixth between two heartbeats, and a quarter until they surely reach it (see `Touches`). So more than half of
+ * the session is left.
+ */
+export const SESSION_PER_TTL = 2
 
 /** For the first connection, several servers may have to be asked. Later ones have as much time as an answer. */
 const CONNECT_MS = 5000
@@ -15,23 +22,20 @@ export class SessionScope {
   readonly znodes: Znodes
   readonly steps: ZookeeperSteps
   readonly cleanup: ZnodeCleanup
+  /** Leases end with their session. */
+  readonly holdings: ZookeeperHoldings
   #prepared: Promise<readonly string[]> | undefined
 
-  constructor(
-    client: ZookeeperClient,
-    plan: {
-      root: string
-      acl: readonly ZookeeperAcl[]
-      sessionMs: number
-      withinMs: number
-      clock: Clock
-      deadlines: Deadlines
-    },
-  ) {
-    this.session = new ZookeeperSession(client, plan.sessionMs, plan.clock, plan.deadlines)
+  constructor(plan: ZookeeperPlan, deadlines: Deadlines) {
+    const { newClient, maxTtlMs, withinMs, clock } = plan
+    this.session = new ZookeeperSession(newClient(), SESSION_PER_TTL * maxTtlMs, clock, deadlines)
     this.znodes = new Znodes(this.session, plan)
     this.steps = new ZookeeperSteps(this.znodes, plan)
-    this.cleanup = new ZnodeCleanup(this.session, this.steps, plan.withinMs)
+    this.cleanup = new ZnodeCleanup(this.session, this.steps, withinMs(maxTtlMs))
+    this.holdings = new ZookeeperHoldings(this, plan, deadlines)
+    this.session.onReconnected(() => {
+      if (this.session.over !== undefined) this.holdings.clear()
+    })
   }
 
   /** Resolves when there is a connection and the root folder exists. Returns the znodes that were made for it. */
