@@ -3,7 +3,7 @@ import type { LeaseInfo } from '../../index.ts'
 import { EXIT, usage } from '../exit-codes.ts'
 import { clean } from '../output.ts'
 import { withLocks, type Call } from '../session.ts'
-import { heldBy, leaseOn, whoIs } from './status.ts'
+import { heldBy, leaseOn, whoIs } from '../who-holds.ts'
 
 /** Ends a lease that is not ours. */
 export async function release(call: Call): Promise<number> {

@@ -13,7 +13,7 @@ import { assertGranted, codeOf, Holder } from '../child/hold.ts'
 import { span } from '../../duration.ts'
 import { withLocks, type Call, type Session } from '../session.ts'
 import { setting } from '../settings.ts'
-import { heldBy, leaseOn, whoIs } from './status.ts'
+import { heldBy, leaseOn, whoIs } from '../who-holds.ts'
 import type { Ending } from '../child/supervise.ts'
 import { timeOf } from '../time.ts'
 

@@ -1,11 +1,12 @@
 import { sleep, systemClock } from '../../clock.ts'
-import type { LeaseInfo, Locks } from '../../index.ts'
+import type { LeaseInfo } from '../../index.ts'
 import { EXIT, usage } from '../exit-codes.ts'
 import { span } from '../../duration.ts'
 import type { Output } from '../output.ts'
 import { withLocks, type Call } from '../session.ts'
 import { table } from '../table.ts'
 import { timeOf } from '../time.ts'
+import { inspect, whoIs } from '../who-holds.ts'
 
 /** To the top left, and nothing below. */
 const CLEAR = '\u001b[H\u001b[J'
@@ -42,12 +43,6 @@ export async function status(call: Call): Promise<number> {
   })
 }
 
-async function inspect(locks: Locks, resource: string | undefined): Promise<LeaseInfo[]> {
-  const leases: LeaseInfo[] = []
-  for await (const lease of locks.inspect(resource)) leases.push(lease)
-  return leases.sort((some, other) => (some.resource < other.resource ? -1 : 1))
-}
-
 function show(leases: readonly LeaseInfo[], resource: string | undefined, output: Output): void {
   if (output.json) output.object({ atMs: systemClock.wallMs(), leases: leases.map(forMachines) })
   else print(leases, resource, output)
@@ -74,25 +69,4 @@ function print(leases: readonly LeaseInfo[], resource: string | undefined, outpu
   const [head = '', ...lines] = table([['RESOURCE', 'HOLDER', 'TOKEN', 'SINCE', 'LEFT', 'WAITING'], ...rows])
   output.line({ style: 'bold', text: head })
   for (const text of lines) output.line(text)
-}
-
-/** The lease on one resource, if somebody has it. */
-export async function leaseOn(locks: Locks, resource: string): Promise<LeaseInfo | undefined> {
-  return (await inspect(locks, resource))[0]
-}
-
-/** A lease in a sentence. */
-export function heldBy(lease: LeaseInfo): string {
-  return `'${lease.resource}' is held by ${whoIs(lease.owner)} (${timesOf(lease)}, token ${lease.token})`
-}
-
-/** 'for 1.9 s, 27 s left unless renewed'. */
-function timesOf({ heldMs, remainingMs }: LeaseInfo): string {
-  const left = remainingMs === undefined ? 'without an end' : `${span(remainingMs)} left unless renewed`
-  return heldMs === undefined ? left : `for ${span(heldMs)}, ${left}`
-}
-
-/** The label, behind the random part. */
-export function whoIs(owner: string): string {
-  return owner.slice(owner.indexOf('@') + 1)
 }

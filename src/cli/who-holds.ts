@@ -1,0 +1,30 @@
+import { span } from '../duration.ts'
+import type { LeaseInfo, Locks } from '../index.ts'
+
+/** All leases, or those on one resource, in the order of their names. */
+export async function inspect(locks: Locks, resource: string | undefined): Promise<LeaseInfo[]> {
+  const leases: LeaseInfo[] = []
+  for await (const lease of locks.inspect(resource)) leases.push(lease)
+  return leases.sort((some, other) => (some.resource < other.resource ? -1 : 1))
+}
+
+/** The lease on one resource, if somebody has it. */
+export async function leaseOn(locks: Locks, resource: string): Promise<LeaseInfo | undefined> {
+  return (await inspect(locks, resource))[0]
+}
+
+/** A lease in a sentence. */
+export function heldBy(lease: LeaseInfo): string {
+  return `'${lease.resource}' is held by ${whoIs(lease.owner)} (${timesOf(lease)}, token ${lease.token})`
+}
+
+/** 'for 1.9 s, 27 s left unless renewed'. */
+function timesOf({ heldMs, remainingMs }: LeaseInfo): string {
+  const left = remainingMs === undefined ? 'without an end' : `${span(remainingMs)} left unless renewed`
+  return heldMs === undefined ? left : `for ${span(heldMs)}, ${left}`
+}
+
+/** The label, behind the random part. */
+export function whoIs(owner: string): string {
+  return owner.slice(owner.indexOf('@') + 1)
+}
