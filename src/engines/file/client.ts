@@ -1,3 +1,4 @@
+import { createRequire } from 'node:module'
 import { EngineError } from '../../errors.ts'
 
 /** What node:sqlite and libsql have in common. */
@@ -24,7 +25,7 @@ export interface SqliteLibrary {
 
 let loaded: Promise<SqliteLibrary> | undefined
 
-/** Node's own SQLite if it has one, otherwise libsql. Only when it is needed: libsql takes about 30 ms to load. */
+/** Node's own SQLite if it has one, otherwise libsql. Only when it is needed: libsql takes about 10 ms to load, more by `import`. */
 export function loadSqlite(): Promise<SqliteLibrary> {
   loaded ??= load()
   return loaded
@@ -34,7 +35,8 @@ async function load(): Promise<SqliteLibrary> {
   const builtIn = builtInLibrary()
   if (builtIn !== undefined) return library('node:sqlite', builtIn.DatabaseSync)
   try {
-    return library('libsql', (await import('libsql')).default)
+    const require = createRequire(import.meta.url)
+    return library('libsql', require('libsql'))
   } catch (cause) {
     loaded = undefined
     const advice =
