@@ -2,10 +2,11 @@ import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import { promisify } from 'node:util'
 import { brotliCompress, gzip } from 'node:zlib'
+import { packageFile } from './package-file.ts'
 import { COMMON, Refused } from './problem.ts'
 
-/** From the package's root, so that it is the same for the sources and for what is built of them. */
-const FOLDER = new URL('../../../dist/dashboard/page/', import.meta.url)
+/** Also for the sources: only a build has the page as a browser wants it. */
+const FOLDER = 'dist/dashboard/page/'
 
 const TYPES: Readonly<Record<string, string>> = {
   html: 'text/html; charset=utf-8',
@@ -29,7 +30,7 @@ export class Files {
   readonly #files: ReadonlyMap<string, File>
 
   constructor() {
-    const names = readdirSync(FOLDER).filter((name) => extension(name) in TYPES)
+    const names = readdirSync(packageFile(FOLDER)).filter((name) => extension(name) in TYPES)
     this.#files = new Map(names.map((name) => [name, fileOf(name)]))
   }
 
@@ -66,7 +67,7 @@ export class Files {
 }
 
 function fileOf(name: string): File {
-  const content = readFileSync(new URL(name, FOLDER))
+  const content = readFileSync(packageFile(FOLDER + name))
   const tag = createHash('sha256').update(content).digest('base64url').slice(0, 22)
   return { type: TYPES[extension(name)]!, content, tag, encoded: {} }
 }

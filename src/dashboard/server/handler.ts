@@ -7,6 +7,7 @@ import { readBody } from './body.ts'
 import { Files } from './files.ts'
 import { Forcing, nameOrRefuse, whoOf } from './forcing.ts'
 import type { DashboardSettings } from './options.ts'
+import { packageFile } from './package-file.ts'
 import { Pages } from './pages.ts'
 import { COMMON, json, Refused } from './problem.ts'
 
@@ -188,6 +189,6 @@ function parsed(text: string): unknown {
 }
 
 function packageVersion(): string {
-  const manifest = readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')
+  const manifest = readFileSync(packageFile('package.json'), 'utf8')
   return (JSON.parse(manifest) as { version: string }).version
 }
