@@ -7,8 +7,6 @@ import Redlock from 'redlock'
 import { createLock, createRedlock, IoredisAdapter } from 'redlock-universal'
 import { createLocks } from 'ringfence'
 import { redis, redlock } from 'ringfence/redis'
-// Not public: how the scripts are sent is the engine's own business.
-import { ACQUIRE, RELEASE as RELEASE_FENCED } from '../dist/engines/redis/scripts.js'
 
 /**
  * Every library behind the same small interface, with the options that serve it best; README.md tells why these.
@@ -100,9 +98,12 @@ const scriptsAlone = {
   peer: false,
   sends: [],
   open(clients) {
-    const acquire = ACQUIRE
-    const texts = [acquire.text, RELEASE_FENCED.text]
-    const loaded = Promise.all(clients.flatMap((client) => texts.map((text) => client.script('LOAD', text))))
+    let scripts
+    const loaded = ownScripts().then(async (own) => {
+      const texts = [own.ACQUIRE.text, own.RELEASE.text]
+      await Promise.all(clients.flatMap((client) => texts.map((text) => client.script('LOAD', text))))
+      scripts = own
+    })
     // Without it the release looks at the counter; a lone node need not.
     const token = clients.length === 1 ? '0' : '1'
     return {
@@ -112,19 +113,26 @@ const scriptsAlone = {
         const fence = `ringfence:fence:{${resource}}`
         const proposal = String(Date.now() * 1000)
         await all(clients, (client) =>
-          client.evalsha(acquire.sha, 2, resource, fence, owner, ttlMs, proposal, FENCE_TTL_MS),
+          client.evalsha(scripts.ACQUIRE.sha, 2, resource, fence, owner, ttlMs, proposal, FENCE_TTL_MS),
         )
         return { resource, fence, owner }
       },
       release: ({ resource, fence, owner }) =>
         all(clients, (client) => {
           const channel = `ringfence:freed:{${resource}}`
-          return client.evalsha(RELEASE_FENCED.sha, 2, resource, fence, owner, token, FENCE_TTL_MS, 'publish', channel)
+          return client.evalsha(scripts.RELEASE.sha, 2, resource, fence, owner, token, FENCE_TTL_MS, 'publish', channel)
         }),
       hold: undefined,
       close: async () => undefined,
     }
   },
+}
+
+/** Not public, so from the sources: how the scripts are sent is the engine's own business. */
+async function ownScripts() {
+  const { runnerImport } = await import('vite')
+  const path = new URL('../src/engines/redis/scripts.ts', import.meta.url).pathname
+  return (await runnerImport(path, { configFile: false })).module
 }
 
 /** @type {Library} */

@@ -9,7 +9,7 @@ const ROUNDS = Number(process.argv[2] ?? 20)
 /** What is promised. */
 const MOST = 2.5
 
-const command = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url))
+const command = fileURLToPath(new URL('../dist/cli/main.cjs', import.meta.url))
 const folder = mkdtempSync(join(tmpdir(), 'ringfence-startup-'))
 const env = { ...process.env, XDG_STATE_HOME: folder, XDG_CONFIG_HOME: folder }
 

@@ -7,7 +7,7 @@ import { tethered } from './tether.ts'
 import { until } from './until.ts'
 
 /** The command as it is installed. */
-export const RINGFENCE = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url))
+export const RINGFENCE = fileURLToPath(new URL('../dist/cli/main.cjs', import.meta.url))
 
 export interface Ended {
   code: number | null

@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process'
-import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createFolder, removeFolder } from '../../harness/temporary-folder.ts'
@@ -47,12 +47,136 @@ beforeAll(async () => {
 })
 afterAll(() => removeFolder(folder))
 
+/** What a user writes behind `from`. */
+const modules = Object.keys(manifest.exports)
+  .filter((name) => name !== './package.json')
+  .map((name) => `ringfence${name.slice(1)}`)
+
+const script = (text: string): Promise<string> => run(project, process.execPath, '--input-type=module', '-e', text)
+
 test('the package of a fresh clone has every entry point, and each can be imported', async () => {
-  const modules = Object.keys(manifest.exports).filter((name) => name !== './package.json')
-  const imports = modules.map((name) => `await import('ringfence${name.slice(1)}')`)
-  const script = `${imports.join('\n')}\nconsole.log('all', ${imports.length})`
-  expect(await run(project, process.execPath, '--input-type=module', '-e', script)).toBe(`all ${modules.length}\n`)
+  const imports = modules.map((name) => `await import('${name}')`)
+  expect(await script(`${imports.join('\n')}\nconsole.log('all', ${imports.length})`)).toBe(`all ${modules.length}\n`)
   expect(modules.length).toBeGreaterThan(10)
+})
+
+const dist = path.join(project, 'node_modules/ringfence/dist')
+
+/** The files of dist/ that Node loads for an import of these modules, and the modules of Node that they name. */
+async function loadedFor(...names: string[]): Promise<{ files: string[]; builtIn: string[]; bytes: number }> {
+  const hook = path.join(folder, 'print-urls.mjs')
+  writeFileSync(
+    hook,
+    `import { writeSync } from 'node:fs'
+    export async function load(url, context, next) {
+      writeSync(1, url + '\\n')
+      return next(url, context)
+    }`,
+  )
+  const register = `import { register } from 'node:module'\nregister('${pathToFileURL(hook).href}')`
+  const imports = names.map((name) => `await import('${name}')`).join('\n')
+  const urls = (await script(`${register}\n${imports}`)).trim().split('\n')
+  const files = urls
+    .filter((url) => url.startsWith('file:'))
+    .map((url) => path.relative(dist, fileURLToPath(url)))
+    .filter((file) => !file.startsWith('..'))
+  const bytes = files.map((file) => statSync(path.join(dist, file)).size).reduce((sum, size) => sum + size, 0)
+  return { files: files.sort(), builtIn: urls.filter((url) => url.startsWith('node:')).sort(), bytes }
+}
+
+test('ringfence and ringfence/redis are four files, and load little of Node', async () => {
+  const { files, builtIn, bytes } = await loadedFor('ringfence', 'ringfence/redis')
+  expect(files).toEqual(['chunks/core.js', 'chunks/redis-client.js', 'engines/redis/index.js', 'index.js'])
+  expect(builtIn).toEqual(['node:crypto', 'node:events', 'node:os'])
+  expect(bytes).toBeLessThan(320_000)
+})
+
+test.each(modules)('%s is a few files: its own, and chunks', async (name) => {
+  const { files } = await loadedFor(name)
+  const [own, ...others] = files.filter((file) => !file.startsWith('chunks/'))
+  expect(own).toMatch(/^((engines\/)?\w+\/)?(index|memory)\.js$/)
+  expect(others).toEqual([])
+  // The guards know five stores.
+  expect(files.length).toBeLessThanOrEqual(name === 'ringfence/guard' ? 8 : 4)
+})
+
+test('run on the embedded engine is six files of ours, and a question for the version four', async () => {
+  const list = path.join(folder, 'list.cjs')
+  const print = 'process.on("exit", () => console.log(Object.keys(require.cache).join("\\n")))'
+  writeFileSync(list, print)
+  const loaded = async (...args: string[]): Promise<string[]> => {
+    const shown = await run(project, process.execPath, '--require', list, path.join(dist, 'cli/main.cjs'), ...args)
+    const files = shown.split('\n').filter((file) => file.startsWith(dist))
+    return files.map((file) => path.relative(path.join(dist, 'cli'), file)).sort()
+  }
+  const start = ['chunks/command.cjs', 'chunks/core.cjs', 'main.cjs']
+  expect(await loaded('--version')).toEqual([...start, 'help.cjs'].sort())
+  const besides = ['chunks/child.cjs', 'commands/run.cjs', 'engines/file.cjs']
+  expect(await loaded('run', 'files', '--', 'true')).toEqual([...start, ...besides].sort())
+})
+
+test('an error is the same class for all entry points', async () => {
+  const namespaces = modules.map((name) => `['${name}', await import('${name}')]`)
+  const found = await script(`
+    const classes = new Map()
+    for (const [name, exported] of [${namespaces.join(', ')}])
+      for (const [key, value] of Object.entries(exported))
+        if (value.prototype instanceof Error) {
+          const known = classes.get(key) ?? { value, in: [] }
+          if (known.value !== value || value.name !== key) throw new Error(key + ' of ' + name)
+          classes.set(key, { value, in: [...known.in, name] })
+        }
+    const { EngineError } = await import('ringfence')
+    const { consul } = await import('ringfence/consul')
+    const request = { resources: ['x'], owner: 'me', ttlMs: 20000 }
+    const error = await consul('http://127.0.0.1:1').acquire(request).catch((error) => error)
+    console.log(error instanceof EngineError, classes.get('StaleTokenError').in.join(' '))
+  `)
+  expect(found).toBe('true ringfence ringfence/guard\n')
+})
+
+interface SourceMap {
+  readonly sources: readonly string[]
+  readonly sourcesContent?: readonly string[]
+}
+
+test('a source map leads from every file to the sources, which are in it for those who import the package', () => {
+  const files = readdirSync(dist, { recursive: true, encoding: 'utf8' })
+  // The page is for browsers, and a file of nothing but exports has nothing to lead from.
+  const built = files.filter((file) => /\.c?js$/.test(file) && !file.startsWith('dashboard/p') && file !== 'index.js')
+  const sources = new Set<string>()
+  for (const file of built) {
+    expect(readFileSync(path.join(dist, file), 'utf8')).toContain(`//# sourceMappingURL=${path.basename(file)}.map`)
+    const map = JSON.parse(readFileSync(path.join(dist, `${file}.map`), 'utf8')) as SourceMap
+    const paths = map.sources.map((source) => path.join(clone, 'dist', path.dirname(file), source))
+    expect(paths.filter((source) => !existsSync(source))).toEqual([])
+    const texts = file.startsWith('cli/') ? undefined : paths.map((source) => readFileSync(source, 'utf8'))
+    expect(map.sourcesContent).toEqual(texts)
+    for (const source of paths) sources.add(path.relative(clone, source))
+  }
+  expect(sources).toContain('src/keeper.ts')
+  expect(sources).toContain('src/cli/child/watchdog.ts')
+})
+
+test('with source maps, a stack trace names the sources', async () => {
+  const args = ['--enable-source-maps', '--input-type=module', '-e']
+  const text = `const { createLocks } = await import('ringfence')
+    try { createLocks(1) } catch ({ stack }) { console.log(stack) }`
+  expect(await run(project, process.execPath, ...args, text)).toMatch(/src\/locks\.ts:\d+:\d+/)
+})
+
+test('TypeScript finds the types of every entry point', async () => {
+  const imports = modules.map((name, index) => `import * as m${index} from '${name}'`)
+  const use = `import { createLocks, type Locks } from 'ringfence'
+    import { memory } from 'ringfence/memory'
+    export const locks: Locks = createLocks(memory())
+    // @ts-expect-error: an engine is an object
+    createLocks(1)
+    export const all = [${modules.map((_name, index) => `m${index}`).join(', ')}]`
+  writeFileSync(path.join(project, 'types.ts'), `${imports.join('\n')}\n${use}\n`)
+  const options = ['--noEmit', '--strict', '--skipLibCheck', '--module', 'nodenext', '--target', 'es2022']
+  const types = ['--typeRoots', path.join(ROOT, 'node_modules/@types'), '--types', 'node']
+  await run(project, path.join(ROOT, 'node_modules/.bin/tsc'), ...options, ...types, 'types.ts')
 })
 
 test('the command of the package runs on the embedded engine, and needs nothing of the clone', async () => {

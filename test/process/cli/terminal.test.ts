@@ -111,7 +111,7 @@ test('when ringfence is killed with SIGKILL on a terminal, the command dies and 
   shell.type(`${RUN} gone -- sh -c 'echo "pi''d $$"; exec sleep 600'\n`)
   const pid = Number(await shell.printed(/pid (\d+)\r\n/))
   const ringfence = processTree(shell.pid).find(
-    (one) => /main\.js run gone/.test(commandLine(one)) && /^\S*node /.test(commandLine(one)),
+    (one) => /main\.cjs run gone/.test(commandLine(one)) && /^\S*node /.test(commandLine(one)),
   )!
   process.kill(ringfence, 'SIGKILL')
   await until(() => isGone(pid), { what: 'the command is dead' })

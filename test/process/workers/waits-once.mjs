@@ -1,10 +1,9 @@
+import { randomBytes } from 'node:crypto'
 import { GlideClient } from '@valkey/valkey-glide'
 import { Redis } from 'ioredis'
 import { Redis as Valkey } from 'iovalkey'
 import { createClient, createClientPool } from 'redis'
-import { systemClock } from '../../../dist/clock.js'
 import { createLocks } from '../../../dist/index.js'
-import { systemRandom } from '../../../dist/random.js'
 import { ioredis, iovalkey, nodeRedis, redis, valkeyGlide } from '../../../dist/engines/redis/index.js'
 
 // Waits once for what another process holds, and closes its own client alone: what the locks have opened must not keep the
@@ -35,12 +34,23 @@ const DRIVERS = {
   },
 }
 
+const clock = {
+  monotonicMs: () => performance.now(),
+  wallMs: () => Date.now(),
+  timer(callback, delayMs, background = false) {
+    const timer = setTimeout(() => callback(), delayMs)
+    if (background) timer.unref()
+    return { cancel: () => clearTimeout(timer) }
+  },
+}
+const random = { id: () => randomBytes(16).toString('hex'), fraction: () => Math.random() }
+
 const { client, wrap, close } = await DRIVERS[process.env.DRIVER]()
 const locks = createLocks(redis(client))
 const lease = await locks.acquire('order', { wait: '20s' })
 await lease.release()
 await wrap(client)
-  .subscriber(systemClock, systemRandom)
+  .subscriber(clock, random)
   .subscribe('in use', () => undefined)
 await close()
 process.send({ type: 'done' })
