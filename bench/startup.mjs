@@ -1,10 +1,11 @@
 // What it costs to load ringfence, and to start the command, beside a Node that does nothing and beside other libraries.
 // `npm run build && node bench/startup.mjs [rounds] [node]`. In every round each of them is started once, one after the
 // other, so that all have the same noise; what is shown are medians over the rounds of the ratio to, and the difference
-// from, `node -e 0` of the same round.
+// from, `node -e 0` of the same round. On a busy machine only the processor time can be believed; it has that of the
+// processes that `ringfence run` starts in it, although they run beside it.
 import { spawnSync } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { loadavg, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
@@ -43,11 +44,26 @@ function importing(...modules) {
   return [file]
 }
 
+/** The processor time of all processes that have ended, by the kernel's ticks of 10 ms; nothing where there is no /proc. */
+function processorMs() {
+  try {
+    const stat = readFileSync('/proc/self/stat', 'latin1')
+    const [user, system] = stat
+      .slice(stat.lastIndexOf(')') + 2)
+      .split(' ')
+      .slice(13)
+    return (Number(user) + Number(system)) * 10
+  } catch {
+    return Number.NaN
+  }
+}
+
 function timed(args) {
+  const usedMs = processorMs()
   const began = performance.now()
   const { status } = spawnSync(NODE, args, { env, cwd: folder, stdio: 'ignore' })
   if (status !== 0) throw new Error(`node ${args.join(' ')} ended with ${status}`)
-  return performance.now() - began
+  return { tookMs: performance.now() - began, usedMs: processorMs() - usedMs }
 }
 
 function quantile(values, part) {
@@ -68,17 +84,23 @@ try {
 }
 
 const version = spawnSync(NODE, ['--version'], { encoding: 'utf8' }).stdout.trim()
-const [bare] = rounds[0].map((_time, index) => median(rounds.map((times) => times[index])))
-console.log(`Node ${version}, medians of ${ROUNDS} rounds; node -e 0 took ${bare.toFixed(0)} ms\n`)
-console.log('added ms   ratio   quartiles of it   what')
+const bareMs = median(rounds.map(([bare]) => bare.tookMs))
+const [load] = loadavg()
+console.log(
+  `Node ${version}, medians of ${ROUNDS} rounds; node -e 0 took ${bareMs.toFixed(0)} ms; load ${load.toFixed(1)}\n`,
+)
+console.log('added ms   ratio   quartiles of it   processor ms   ratio   what')
 const results = new Map()
 for (const [index, name] of [...cases.keys()].entries()) {
-  const addedMs = median(rounds.map((times) => times[index] - times[0]))
-  const ratios = rounds.map((times) => times[index] / times[0])
+  const addedMs = median(rounds.map((round) => round[index].tookMs - round[0].tookMs))
+  const ratios = rounds.map((round) => round[index].tookMs / round[0].tookMs)
   const ratio = median(ratios)
   results.set(name, { addedMs, ratio })
   const spread = `${quantile(ratios, 0.25).toFixed(2)} to ${quantile(ratios, 0.75).toFixed(2)}`
-  console.log(`${addedMs.toFixed(1).padStart(8)}${ratio.toFixed(2).padStart(8)}${spread.padStart(18)}   ${name}`)
+  // The mean, because of the ticks.
+  const [usedMs, bareUsedMs] = [index, 0].map((at) => rounds.reduce((sum, round) => sum + round[at].usedMs, 0) / ROUNDS)
+  const used = `${usedMs.toFixed(1).padStart(15)}${(usedMs / bareUsedMs).toFixed(2).padStart(8)}`
+  console.log(`${addedMs.toFixed(1).padStart(8)}${ratio.toFixed(2).padStart(8)}${spread.padStart(18)}${used}   ${name}`)
 }
 const { addedMs } = results.get(OURS)
 const { ratio } = results.get(RUN)
