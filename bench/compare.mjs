@@ -1,42 +1,126 @@
-import { bare, connect, peers, uncontendedLibraries } from './libraries.mjs'
-import { inRounds, ratio, slice, summary, warmUp } from './measure.mjs'
+import { bare, connect, scriptsAlone } from './libraries.mjs'
+import { asked, blocks, uncontended, WARM_SECTIONS, warmUp } from './measure.mjs'
+import { median, percentiles, Rounds, shuffled, spread, trimmedMean } from './rounds.mjs'
 import { emptyServers } from './servers.mjs'
 
-/** The warm-up may take as long as this many slices: 2.4 s in full, 1 s in the short version. */
-const WARM_SLICES = 12
+/** How many sections tell what a section asks of the servers: it is the same every time. */
+const COUNTED = 50
 
 /**
- * All libraries on the same servers without contention, as rows for a table.
+ * Every variant on the same servers, each on connections of its own, for as long as `work` takes. Names of its own as well: some
+ * put other things under a key than others.
  *
  * @param {import('./servers.mjs').Server[]} servers
- * @param {{ rounds: number, ms: number, inFlight?: number, who?: readonly import('./libraries.mjs').Library[] }} plan
+ * @param {readonly import('./libraries.mjs').Library[]} who
  */
-export async function compare(servers, { rounds, ms, inFlight = 1, who = uncontendedLibraries }) {
+export async function opened(servers, who, work) {
   await emptyServers(servers)
   const entries = []
-  for (const library of who) {
-    const clients = await connect(servers.map(({ port }) => port))
-    entries.push({ library, clients, lock: library.open(clients) })
-  }
   try {
-    for (const entry of entries) await warmUp(entry.lock, { inFlight, tag: tag(entry), atMostMs: ms * WARM_SLICES })
-    const results = await inRounds(entries, rounds, (entry) => slice(entry, servers, { ms, inFlight, tag: tag(entry) }))
-    const base = results.get(entries.find(({ library }) => library === bare) ?? entries[0])
-    return entries.map((entry) => {
-      const slices = results.get(entry)
-      return { library: entry.library.name, ...summary(slices), toBare: ratio(slices, base) }
-    })
+    for (const library of who) {
+      const clients = await connect(servers.map(({ port }) => port))
+      const tag = `free:${library.name}`
+      const entry = { library, name: library.name, clients, tag, lock: { close: async () => undefined } }
+      entries.push(entry)
+      try {
+        entry.lock = await library.open(clients)
+      } catch (error) {
+        if (library !== scriptsAlone) throw error
+        process.stderr.write(`${library.name} is left out: ${error.message}\n`)
+        entries.pop()
+        for (const client of clients) client.disconnect()
+      }
+    }
+    return await work(entries)
   } finally {
     for (const { lock, clients } of entries) {
-      await lock.close()
       for (const client of clients) client.disconnect()
+      await lock.close()
     }
   }
 }
 
-/** Names of its own for each library: some put other things under a key than others. */
-function tag({ library }) {
-  return `free:${library.name}`
+/**
+ * One at a time: blocks of all variants in turns, in one process.
+ *
+ * @param {import('./servers.mjs').Server[]} servers
+ * @param {{ rounds: number, warmMs: number, who: readonly import('./libraries.mjs').Library[] }} plan
+ */
+export function oneAtATime(servers, { rounds, warmMs, who }) {
+  return opened(servers, who, async (entries) => {
+    for (const { lock, tag } of entries) await warmUp(lock, { tag, atMostMs: warmMs, sections: WARM_SECTIONS })
+    // Caches and V8's guesses are those of all variants in turns, not of one alone.
+    for (let round = 0; round < rounds / 10; round++) await blocks(entries)
+    const kept = new Rounds('µs a section', names(entries))
+    const sections = new Map(entries.map((entry) => [entry, []]))
+    for (let round = 0; round < rounds; round++) {
+      const took = await blocks(entries)
+      kept.add(new Map([...took].map(([{ name }, ms]) => [name, mean(ms) * 1000])))
+      for (const [entry, ms] of took) sections.get(entry).push(...ms)
+    }
+    const rows = []
+    for (const entry of entries) {
+      const ms = sections.get(entry)
+      rows.push({
+        library: entry.name,
+        perSecond: 1000 / trimmedMean(ms),
+        spread: spread(kept.of(entry.name)),
+        ...percentiles(ms),
+        ...(await asked(entry, servers, COUNTED)),
+        toBare: toBare(kept, entry),
+      })
+    }
+    return { rows, rounds: kept }
+  })
+}
+
+/**
+ * Many at a time: short windows of all variants in turns, in one process.
+ *
+ * @param {import('./servers.mjs').Server[]} servers
+ * @param {{ rounds: number, ms: number, warmMs: number, inFlight: number, who: readonly import('./libraries.mjs').Library[] }} plan
+ */
+export function manyAtATime(servers, { rounds, ms, warmMs, inFlight, who }) {
+  return opened(servers, who, async (entries) => {
+    for (const { lock, tag } of entries) await warmUp(lock, { inFlight, tag, atMostMs: warmMs })
+    const kept = new Rounds('sections a second', names(entries))
+    const windows = new Map(entries.map((entry) => [entry, []]))
+    for (let round = 0; round < rounds; round++) {
+      const rates = new Map()
+      for (const entry of shuffled(entries)) {
+        await uncontended(entry.lock, { ms: ms * 0.2, inFlight, tag: entry.tag })
+        const window = await uncontended(entry.lock, { ms, inFlight, tag: entry.tag })
+        windows.get(entry).push(window)
+        rates.set(entry.name, window.perSecond)
+      }
+      kept.add(rates)
+    }
+    const rows = entries.map((entry) => {
+      const middle = (key) => median(windows.get(entry).map((window) => window[key]))
+      return {
+        library: entry.name,
+        perSecond: middle('perSecond'),
+        spread: spread(kept.of(entry.name)),
+        p50Ms: middle('p50Ms'),
+        p99Ms: middle('p99Ms'),
+        toBare: toBare(kept, entry),
+      }
+    })
+    return { rows, rounds: kept }
+  })
+}
+
+function names(entries) {
+  return entries.map(({ name }) => name)
+}
+
+function mean(values) {
+  return values.reduce((sum, value) => sum + value, 0) / values.length
+}
+
+function toBare(kept, { name }) {
+  const { value } = kept.ratio(name, bare.name)
+  return Number.isNaN(value) ? undefined : value
 }
 
 export const COMPARE_COLUMNS = [
@@ -49,20 +133,3 @@ export const COMPARE_COLUMNS = [
   { key: 'commandsPerSection', title: 'with scripts', digits: 1 },
   { key: 'toBare', title: 'to bare', ratio: true },
 ]
-
-/** The row of a library. */
-export function of(rows, name) {
-  return rows.find(({ library }) => library === name)
-}
-
-/** The peer that does best, by the figure that counts. */
-export function bestPeer(rows, key = 'perSecond') {
-  const others = rows.filter(({ library }) => peers.some(({ name }) => name === library))
-  return others.reduce((best, row) => ((row[key] ?? 0) > (best[key] ?? 0) ? row : best))
-}
-
-/** What was asked for and what came out. @param {string} text @param {number} value @param {{ atLeast?: number, atMost?: number }} goal */
-export function target(text, value, goal) {
-  const reached = value >= (goal.atLeast ?? -Infinity) && value <= (goal.atMost ?? Infinity)
-  return { text, value, ...goal, reached }
-}

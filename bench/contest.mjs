@@ -1,16 +1,8 @@
-import { fork } from 'node:child_process'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { percentiles, perSection } from './measure.mjs'
+import { Child } from './child.mjs'
+import { perSection } from './measure.mjs'
+import { percentiles } from './rounds.mjs'
 import { counts, emptyServers, resetCounts } from './servers.mjs'
-
-/** @type {Set<import('node:child_process').ChildProcess>} */
-const running = new Set()
-process.on('exit', stopWorkers)
-
-export function stopWorkers() {
-  for (const child of running) child.kill('SIGKILL')
-  running.clear()
-}
 
 /** A library has not even ended its race when it was told to. */
 const END_MS = 5_000
@@ -23,33 +15,32 @@ export class Contest {
 
   constructor(servers, processes) {
     this.#servers = servers
-    this.#workers = Array.from({ length: processes }, () => new Worker())
+    this.#workers = Array.from({ length: processes }, () => new Child())
   }
 
   /** With optimised code and warm connections, before anything counts. */
   async open(library, warmMs) {
     const ports = this.#servers.map(({ port }) => port)
-    await this.#all('open', { library: library.name, ports }, 30_000)
-    await this.#all('uncontended', { library: library.name, ms: warmMs }, warmMs + 30_000)
+    await this.#all('open', { library, ports }, 30_000)
+    await this.#all('uncontended', { library, ms: warmMs }, warmMs + 30_000)
   }
 
   /** The rate of one process alone. */
   uncontended(library, ms) {
-    return this.#workers[0].ask('uncontended', { library: library.name, ms }, ms + 30_000)
+    return this.#workers[0].ask('uncontended', { library, ms }, ms + 30_000)
   }
 
   /** All processes at once, this many waiters each, one section each. */
   async race(library, waiters, boundMs) {
     await emptyServers(this.#servers)
     await resetCounts(this.#servers)
-    const plan = { library: library.name, resource: `race:${this.#races++}`, waiters, startAtMs: nowMs() + 20 }
+    const plan = { library, resource: `race:${this.#races++}`, waiters, startAtMs: nowMs() + 20 }
     const timer = setTimeout(() => this.#stop(), boundMs)
-    const sections = await this.#all('race', plan, boundMs + END_MS)
-    clearTimeout(timer)
+    const sections = await this.#all('race', plan, boundMs + END_MS).finally(() => clearTimeout(timer))
     await sleep(10)
     const calls = await counts(this.#servers)
     const [had, of] = [sections.flat().length, waiters * this.#workers.length]
-    if (had < of) return { unfinished: { sections: had, of, ms: boundMs } }
+    if (had < of) return { unfinished: { sections: had, of, ms: boundMs }, perSecond: (had / boundMs) * 1000 }
     return { ...figures(sections), ...perSection(library, calls, had) }
   }
 
@@ -63,42 +54,6 @@ export class Contest {
 
   #all(task, plan, boundMs) {
     return Promise.all(this.#workers.map((worker) => worker.ask(task, plan, boundMs)))
-  }
-}
-
-class Worker {
-  #child = fork(new URL('worker.mjs', import.meta.url), { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
-
-  constructor() {
-    running.add(this.#child)
-    this.#child.once('exit', () => running.delete(this.#child))
-  }
-
-  tell(message) {
-    this.#child.send(message)
-  }
-
-  ask(task, plan, boundMs) {
-    return new Promise((resolve, reject) => {
-      const settle = (how) => {
-        clearTimeout(timer)
-        this.#child.off('message', heard)
-        this.#child.off('exit', died)
-        how()
-      }
-      const heard = ({ answer, error }) =>
-        settle(() => (error === undefined ? resolve(answer) : reject(new Error(error))))
-      const died = (code, signal) => settle(() => reject(new Error(`a worker died: ${signal ?? code}`)))
-      const late = () => reject(new Error(`${task} of ${plan.library}: no answer in ${boundMs} ms`))
-      const timer = setTimeout(() => settle(late), boundMs)
-      this.#child.on('message', heard)
-      this.#child.on('exit', died)
-      this.tell({ task, plan })
-    })
-  }
-
-  kill() {
-    this.#child.kill('SIGKILL')
   }
 }
 

@@ -1,79 +1,102 @@
+import { isReached } from './goals.mjs'
+import { best } from './tuning.mjs'
+import { questionOf, ratesWorstFirst } from './view.mjs'
+
 /**
  * The figures that the documents show, as Markdown made from the kept results. Nothing is typed in by hand, so the
  * documents cannot say anything else than the results do.
  */
-const RATES = [
-  { number: 1, table: 0, title: 'uncontended, one at a time, one node' },
-  { number: 2, table: 0, title: 'uncontended, one at a time, five nodes' },
-  { number: 3, table: 0, title: '64 in flight, one node' },
-  { number: 3, table: 1, title: '64 in flight, five nodes' },
-  { number: 5, table: 0, title: '200 waiters in one process, one node' },
-  { number: 5, table: 1, title: '200 waiters in one process, five nodes' },
-  { number: 6, table: 0, title: '4 processes of 50 waiters, one node' },
-  { number: 6, table: 1, title: '4 processes of 50 waiters, five nodes' },
-]
 
-/** A row of the uncontended questions: a limit, not a library. */
-const SCRIPTS_ALONE = 'its scripts alone'
-
-/** The part of the README: how ringfence compares with the best of the others, the worst first. */
+/** The part of the README: the chart, and how ringfence compares with the others, the worst first. */
 export function summary(report) {
-  const ratios = ratesWorstFirst(report).map(({ title, toBest }) => `${toBest.toFixed(2)} (${title})`)
-  return `Rates of ringfence divided by those of the fastest of the four others, run of ${report.date} at commit ${report.commit}: ${ratios.join(', ')}.`
+  return [
+    '![Bars: sections per second of ringfence, of the best of four other libraries and of bare commands](bench/results/chart.svg)',
+    '',
+    `Rates of ringfence divided by theirs, run of ${report.date} at commit ${report.commit}; where it is slower comes first.`,
+    '',
+    '| | of the bare commands | of the best of four other libraries |',
+    '|---|---|---|',
+    ...ratesWorstFirst(report).map(
+      ({ title, toBare, toBest, best }) => `| ${title} | ${times(toBare)} | ${times(toBest)} (${best.library}) |`,
+    ),
+  ].join('\n')
 }
 
-/** What was run, then every rate, those where ringfence fares worst first. */
+/** The part of the benchmark's own README: what was run, then every rate, those where ringfence fares worst first, then the rest. */
 export function ratesTable(report) {
   return [
     `Run of ${report.date} at commit ${report.commit}: Node ${report.node.replace(/^v/, '')}, Redis ${report.redis}, ioredis, loopback, ` +
       `${report.cpu} shared by client and servers, load ${loads(report)}.`,
     '',
-    '| sections per second | ringfence | bare commands | the four others | ringfence to the best of these | place |',
-    '|---|---|---|---|---|---|',
-    ...ratesWorstFirst(report).map(({ line }) => line),
+    ...rates(report),
     '',
-    ...held(report),
     ...frozen(report),
+    ...held(report),
+    ...promises(report),
+    ...goals(report),
   ].join('\n')
 }
 
-function ratesWorstFirst(report) {
-  const rows = RATES.map((panel) => rateRow(report, panel)).filter((row) => row !== undefined)
-  return rows.toSorted((a, b) => a.toBest - b.toBest)
+function rates(report) {
+  const rows = ratesWorstFirst(report)
+  const before = rows.find(({ baseline }) => baseline !== undefined)?.baseline.library
+  const head = [
+    'sections per second',
+    'ringfence',
+    before,
+    'bare commands',
+    'the four others',
+    'of bare',
+    'of the best other',
+    'place',
+  ]
+  const lines = rows.map(({ title, ours, baseline, bare, peers, toBare, toBest }) => {
+    const others = peers.map(({ perSecond }) => perSecond || 0)
+    const field = [...(toBare === undefined ? [] : [bare.perSecond]), ours.perSecond, ...others]
+    const place = `${1 + field.filter((rate) => rate > ours.perSecond).length} of ${field.length}`
+    const spread = ours.spread === undefined ? '' : ` ± ${whole((ours.spread * 100) / 2)} %`
+    return [
+      title,
+      `${whole(ours.perSecond)}${spread}`,
+      before && whole(baseline?.perSecond),
+      bare.perSecond === undefined ? '–' : `${whole(bare.perSecond)}${toBare === undefined ? ' (no waiters)' : ''}`,
+      range(others),
+      times(toBare),
+      times(toBest),
+      place,
+    ]
+  })
+  return [line(head), line(head.map((cell) => cell && '---')), ...lines.map(line)]
 }
 
-function rateRow(report, { number, table, title }) {
-  const rows = tableOf(report, number, table)
-  if (rows === undefined) return undefined
-  const ours = rows.find(({ library }) => library === 'ringfence')
-  const bare = rows.find(({ library }) => library.startsWith('bare'))
-  const others = rates(rows.filter((row) => row !== ours && row !== bare && row.library !== SCRIPTS_ALONE))
-  const toBest = ours.perSecond / Math.max(...others)
-  // With waiters, the bare commands run without any, since they cannot wait: they have no place there.
-  const alike = bare.library === 'bare commands'
-  const field = [...(alike ? rates([bare]) : []), ours.perSecond, ...others]
-  const place = `${1 + field.filter((rate) => rate > ours.perSecond).length} of ${field.length}`
-  const spread = `${whole(ours.perSecond)} ± ${whole((ours.spread * 100) / 2)} %`
-  const limit = `${whole(bare.perSecond)}${alike ? '' : ' (no waiters)'}`
-  const cells = [title, spread, limit, range(others), toBest.toFixed(2), place]
-  return { title, toBest, line: `| ${cells.join(' | ')} |` }
+/** Of a table; a column that is not there has undefined in it. */
+function line(cells) {
+  return `| ${cells.filter((cell) => cell !== undefined).join(' | ')} |`
 }
 
-/** The renewal of held leases: few requests, many commands. */
+/** The renewal of held leases. */
 function held(report) {
-  const rows = tableOf(report, 7, 0)
-  if (rows === undefined) return []
+  const question = questionOf(report, 7)
+  if (question === undefined) return []
+  const rows = question.tables[0].rows.filter(({ note }) => note === undefined)
   const ours = rows.find(({ library }) => library === 'ringfence')
-  const others = rows.filter((row) => row !== ours)
-  const all = (key) => range(others.map((row) => row[key]))
+  const others = rows.filter((row) => !row.library.startsWith('ringfence'))
+  const before = rows.find((row) => row.library.startsWith('ringfence at'))
+  const all = (key, text) =>
+    range(
+      others.map((row) => row[key]),
+      text,
+    )
   return [
-    `- 10,000 held leases, renewed: ringfence has the server run ${whole(ours.commandsPerSecond)} commands a second in ` +
-      `${whole(ours.requestsPerSecond)} requests; the others ${all('commandsPerSecond')} commands in ${all('requestsPerSecond')} requests.`,
+    `- ${question.title}: ringfence uses ${percent(ours.clientCpu)} of a core in the client` +
+      `${before === undefined ? '' : ` (${before.library}: ${percent(before.clientCpu)})`} and ${percent(ours.serverCpu)} in the servers, for ` +
+      `${whole(ours.commandsPerSecond)} commands a second in ${whole(ours.requestsPerSecond)} requests; the others ` +
+      `${all('clientCpu', percent)} and ${all('serverCpu', percent)}, for ${all('commandsPerSecond')} commands in ${all('requestsPerSecond')} requests.`,
   ]
 }
 
 function frozen(report) {
-  const rows = tableOf(report, 4, 0)
+  const rows = questionOf(report, 4)?.tables[0].rows
   if (rows === undefined) return []
   const figures = rows.filter(({ note }) => note === undefined).map(sectionTimes)
   const stuck = rows.filter(({ note }) => note !== undefined).map(({ library }) => library)
@@ -83,6 +106,34 @@ function frozen(report) {
 
 function sectionTimes({ library, healthyMs, frozenMs, frozenP99Ms }) {
   return `${library} p50 ${ms(frozenMs)} (${ms(healthyMs)} with all five), p99 ${ms(frozenP99Ms)}`
+}
+
+function promises(report) {
+  const rows = questionOf(report, 10)?.tables[0].rows
+  if (rows === undefined) return []
+  const counts = rows.map(({ library, oneNode, fiveNodes }) => `${library} ${oneNode} and ${fiveNodes}`)
+  return [`- Promises a section on one node and on five: ${counts.join('; ')}.`]
+}
+
+/** Every goal with what came out. Older reports had others. */
+function goals(report) {
+  const all = report.questions.flatMap((question) => question.goals ?? [])
+  if (all.length === 0) return []
+  const reached = all.filter(isReached).length
+  return [
+    '',
+    `${reached} of ${all.length} goals reached:`,
+    '',
+    '| question | ratio | measured | 95 % bounds | goal | stretch | |',
+    '|---|---|---|---|---|---|---|',
+    ...all.map((goal) => {
+      const { question, text, value, low, high, verdict } = goal
+      const bound = (number) => (number === undefined ? '' : `${goal.atMost ? '≤' : '≥'} ${number}`)
+      const bounds = low === undefined || low === null ? '' : `${low.toFixed(2)} to ${high.toFixed(2)}`
+      const cells = [question, text, times(value), bounds, bound(goal.goal), bound(goal.stretch), verdict]
+      return `| ${cells.join(' | ')} |`
+    }),
+  ]
 }
 
 /** The part of the benchmark's own README: every engine beside the others. */
@@ -100,25 +151,55 @@ export function enginesTable({ date, commit, machine, rows }) {
   ].join('\n')
 }
 
-function tableOf(report, number, table) {
-  return report.questions.find((question) => question.number === number)?.tables[table]?.rows
+/** The part about the others' delays: a line for every library and situation, the best in bold. */
+export function sweepTable({ date, commit, rows }) {
+  const delays = [...new Set(rows.map(({ retryMs }) => retryMs))]
+  return [
+    `Sections per second, run of ${date} at commit ${commit}; *in italics*: not finished.`,
+    '',
+    line(['', ...delays.map((delay) => `${delay} ms`)]),
+    line(['---', ...delays.map(() => '---')]),
+    ...[...grouped(rows)].map(([title, tried]) => {
+      const first = best(tried)
+      const cells = tried.map((row) => {
+        const rate = whole(row.perSecond)
+        return row === first ? `**${rate}**` : row.sections === undefined ? rate : `*${rate}*`
+      })
+      return line([title, ...cells])
+    }),
+  ].join('\n')
 }
 
-function rates(rows) {
-  return rows.map(({ perSecond }) => perSecond || 0)
+function grouped(rows) {
+  const lines = new Map()
+  for (const row of rows) {
+    const nodes = row.nodes === 1 ? 'one node' : 'five nodes'
+    const who = row.processes === 1 ? `${row.waiters} waiters` : `${row.processes} × ${row.waiters} waiters`
+    const title = `${who}, ${nodes}: ${row.library}`
+    lines.set(title, [...(lines.get(title) ?? []), row])
+  }
+  return lines
 }
 
 function loads({ questions }) {
-  const all = questions.map(({ load }) => load)
+  const all = questions.flatMap(({ load, loadAfter }) => (loadAfter === undefined ? [load] : [load, loadAfter]))
   return `${Math.min(...all).toFixed(1)} to ${Math.max(...all).toFixed(1)}`
 }
 
-function range(values) {
-  return `${whole(Math.min(...values))} to ${whole(Math.max(...values))}`
+function range(values, text = whole) {
+  return `${text(Math.min(...values))} to ${text(Math.max(...values))}`
 }
 
 function whole(value) {
-  return Math.round(value).toLocaleString('en')
+  return value === undefined ? '–' : Math.round(value).toLocaleString('en')
+}
+
+function percent(value) {
+  return `${(value * 100).toFixed(value < 0.1 ? 1 : 0)} %`
+}
+
+function times(value) {
+  return value === undefined || value === null ? '–' : value.toFixed(2)
 }
 
 function ms(value) {

@@ -16,7 +16,7 @@ if (globalThis.gc === undefined) throw new Error('run it with node --expose-gc')
 try {
   const servers = await startServers(1)
   const clients = await connect(servers.map(({ port }) => port))
-  const lock = ringfence.open(clients)
+  const lock = await ringfence.open(clients)
   await sections(lock, SECTIONS / 5)
   const before = await heapBytes()
   await sections(lock, SECTIONS)

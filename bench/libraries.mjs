@@ -1,15 +1,12 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { Redlock as SesameRedlock } from '@sesamecare-oss/redlock'
 import { Redis } from 'ioredis'
-import { Mutex, RedlockMutex } from 'redis-semaphore'
-import Redlock from 'redlock'
-import { createLock, createRedlock, IoredisAdapter } from 'redlock-universal'
-import { createLocks } from 'ringfence'
-import { redis, redlock } from 'ringfence/redis'
+import { loadRingfence } from './builds.mjs'
+import { bestDelay } from './tuning.mjs'
 
 /**
- * Every library behind the same small interface, with the options that serve it best; README.md tells why these.
+ * Every library behind the same small interface; README.md tells which options it gets, and why. A library is loaded when it is
+ * opened, so that a process that measures one has nothing of the others in it.
  *
  * @typedef {object} Lock
  * @property {(resource: string, ttlMs: number, signal?: AbortSignal) => Promise<unknown>} acquire waits until it has
@@ -23,32 +20,25 @@ import { redis, redlock } from 'ringfence/redis'
  * @property {string} name
  * @property {boolean} peer
  * @property {readonly string[]} sends what it sends outside of scripts, in lower case; needed to count requests
- * @property {(clients: Redis[]) => Lock} open
+ * @property {string} [from] for ringfence: which build, see builds.mjs
+ * @property {number} [retryMs] for a peer: the time between attempts; without it the library has all of its defaults
+ * @property {(clients: Redis[]) => Promise<Lock>} open
  */
-
-/**
- * In contention, the time between a poller's attempts, in ms: for each the best of 2, 5, 10, 25, 50, 100 and 200 by the
- * sweep in README.md. With jitter, rare attempts win, because they leave the servers to those who have the lock.
- */
-const RETRY_MS = 100
-/** redis-semaphore has no jitter: its waiters ask all at once, and the lock lies idle until they ask again. */
-const SEMAPHORE_RETRY_MS = 2
 
 const RELEASE = `if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0`
 /** A week: the default of the engine's fenceTtl. */
 const FENCE_TTL_MS = 604_800_000
 const RELEASE_SHA = createHash('sha1').update(RELEASE).digest('hex')
 
-/** The limit: what any Redis lock without fencing has to send, and nothing around it. @type {Library} */
+/** What any Redis lock without fencing has to send, and nothing around it. @type {Library} */
 export const bare = {
   name: 'bare commands',
   peer: false,
   sends: ['set'],
-  open(clients) {
-    const loaded = Promise.all(clients.map((client) => client.script('LOAD', RELEASE)))
+  async open(clients) {
+    await Promise.all(clients.map((client) => client.script('LOAD', RELEASE)))
     return {
       async acquire(resource, ttlMs) {
-        await loaded
         const owner = randomBytes(16).toString('hex')
         const answers = await all(clients, (client) => client.set(resource, owner, 'PX', ttlMs, 'NX'))
         if (answers.some((answer) => answer !== 'OK')) throw new Error(`${resource} is held`)
@@ -61,70 +51,74 @@ export const bare = {
   },
 }
 
-/** One node is spared the array: it is the limit, after all. */
+/** One node is spared the array: it is what others are compared with, after all. */
 async function all(clients, send) {
   return clients.length === 1 ? [await send(clients[0])] : Promise.all(clients.map(send))
 }
 
-/** @type {Library} */
-export const ringfence = {
-  name: 'ringfence',
-  peer: false,
-  sends: ['subscribe', 'unsubscribe', 'hello', 'ping'],
-  open(clients) {
-    const engine = clients.length === 1 ? redis(clients[0]) : redlock(clients)
-    const locks = createLocks(engine, { wait: '5m' })
-    const acquire = (resource, ttlMs) => locks.acquire(resource, { ttl: ttlMs })
-    return {
-      acquire,
-      release: (lease) => lease.release(),
-      async hold(resource, ttlMs) {
-        const lease = await acquire(resource, ttlMs)
-        return () => lease.release()
-      },
-      close: () => locks.close(),
-    }
-  },
+/** @param {string} name @param {string} [from] @returns {Library} */
+export function ringfenceFrom(name, from) {
+  return {
+    name,
+    peer: false,
+    sends: ['subscribe', 'unsubscribe', 'hello', 'ping'],
+    ...(from === undefined ? {} : { from }),
+    async open(clients) {
+      const { createLocks, redis, redlock } = await loadRingfence(from)
+      const engine = clients.length === 1 ? redis(clients[0]) : redlock(clients)
+      const locks = createLocks(engine, { wait: '5m' })
+      const acquire = (resource, ttlMs) => locks.acquire(resource, { ttl: ttlMs })
+      return {
+        acquire,
+        release: (lease) => lease.release(),
+        async hold(resource, ttlMs) {
+          const lease = await acquire(resource, ttlMs)
+          return () => lease.release()
+        },
+        close: () => locks.close(),
+      }
+    },
+  }
 }
 
+export const ringfence = ringfenceFrom('ringfence')
+
 /**
- * How far fencing can get: the two scripts of ringfence, sent as plainly as the bare commands are. What ringfence itself is
- * slower than this is its JavaScript; the rest of the distance to the bare commands is the counter that makes the token.
+ * What fencing costs on the servers: the two scripts of ringfence, sent as plainly as the bare commands are. Its client is of
+ * promises like theirs, so it is no limit: callbacks, and commands that share a write or a script, can be faster.
  *
  * @type {Library}
  */
-const scriptsAlone = {
+export const scriptsAlone = {
   name: 'its scripts alone',
   peer: false,
   sends: [],
-  open(clients) {
-    let scripts
-    const loaded = ownScripts().then(async (own) => {
-      const texts = [own.ACQUIRE.text, own.RELEASE.text]
-      await Promise.all(clients.flatMap((client) => texts.map((text) => client.script('LOAD', text))))
-      scripts = own
-    })
+  async open(clients) {
+    const { ACQUIRE, RELEASE: FREE } = await ownScripts()
+    const texts = [ACQUIRE.text, FREE.text]
+    await Promise.all(clients.flatMap((client) => texts.map((text) => client.script('LOAD', text))))
     // Without it the release looks at the counter; a lone node need not.
     const token = clients.length === 1 ? '0' : '1'
-    return {
+    const lock = {
       async acquire(resource, ttlMs) {
-        await loaded
         const owner = randomBytes(16).toString('hex')
         const fence = `ringfence:fence:{${resource}}`
         const proposal = String(Date.now() * 1000)
         await all(clients, (client) =>
-          client.evalsha(scripts.ACQUIRE.sha, 2, resource, fence, owner, ttlMs, proposal, FENCE_TTL_MS),
+          client.evalsha(ACQUIRE.sha, 2, resource, fence, owner, ttlMs, proposal, FENCE_TTL_MS),
         )
         return { resource, fence, owner }
       },
       release: ({ resource, fence, owner }) =>
         all(clients, (client) => {
           const channel = `ringfence:freed:{${resource}}`
-          return client.evalsha(scripts.RELEASE.sha, 2, resource, fence, owner, token, FENCE_TTL_MS, 'publish', channel)
+          return client.evalsha(FREE.sha, 2, resource, fence, owner, token, FENCE_TTL_MS, 'publish', channel)
         }),
       hold: undefined,
       close: async () => undefined,
     }
+    await check(lock, clients)
+    return lock
   },
 }
 
@@ -135,95 +129,128 @@ async function ownScripts() {
   return (await runnerImport(path, { configFile: false })).module
 }
 
-/** @type {Library} */
-const redlock5 = {
-  name: 'redlock 5 beta',
-  peer: true,
-  sends: [],
-  open: (clients) => redlockLike(new Redlock(clients, { retryCount: 0 })),
+/** The engine may have changed what it sends: then this row would measure something else. */
+async function check(lock, clients) {
+  const there = async () => Promise.all(clients.map((client) => client.exists('scripts-alone')))
+  const handle = await lock.acquire('scripts-alone', 10_000)
+  const [taken, freed] = [await there(), await lock.release(handle).then(there)]
+  if (taken.includes(0) || freed.includes(1)) throw new Error('the scripts of the engine take other arguments now')
 }
 
-/** @type {Library} */
-const sesamecare = {
-  name: '@sesamecare-oss/redlock',
-  peer: true,
-  sends: [],
-  open: (clients) => redlockLike(new SesameRedlock(clients, { retryCount: 0 })),
+/** @param {number} [retryMs] @returns {Library} */
+function redlock5(retryMs) {
+  return {
+    ...peer('redlock 5 beta', retryMs),
+    async open(clients) {
+      const { default: Redlock } = await import('redlock')
+      return redlockLike((settings) => new Redlock(clients, settings), retryMs)
+    },
+  }
+}
+
+/** @param {number} [retryMs] @returns {Library} */
+function sesamecare(retryMs) {
+  return {
+    ...peer('@sesamecare-oss/redlock', retryMs),
+    async open(clients) {
+      const { Redlock } = await import('@sesamecare-oss/redlock')
+      return redlockLike((settings) => new Redlock(clients, settings), retryMs)
+    },
+  }
+}
+
+function peer(name, retryMs) {
+  const isTuned = retryMs !== undefined
+  return { name: isTuned ? name : `${name}, defaults`, peer: true, sends: [], ...(isTuned ? { retryMs } : {}) }
 }
 
 /**
- * Their own retries keep a minority's keys while they wait, so that on several nodes rivals block each other until the
- * ttl ends. Tried once and retried out here, each attempt cleans up behind itself, and they get on.
+ * Their own retries keep a minority's keys while they wait, so that on several nodes rivals block each other until they give
+ * up. Tried once and retried out here, each attempt cleans up behind itself, and they get on.
  */
-function redlockLike(lock) {
+function redlockLike(create, retryMs) {
+  const lock = create(retryMs === undefined ? {} : { retryCount: 0 })
   return {
-    acquire: (resource, ttlMs, signal) => persistently(() => lock.acquire([resource], ttlMs), 'ExecutionError', signal),
+    acquire: (resource, ttlMs, signal) =>
+      persistently(() => lock.acquire([resource], ttlMs), 'ExecutionError', retryMs, signal),
     release: (handle) => handle.release(),
     hold: (resource, ttlMs) => heldBy((work) => lock.using([resource], ttlMs, { retryCount: 0 }, work)),
     close: async () => undefined,
   }
 }
 
-async function persistently(attempt, refusal, signal) {
+/** With its defaults a library waits by itself, until it gives up; then it is asked again at once. */
+async function persistently(attempt, refusal, retryMs, signal) {
   for (;;) {
     try {
       return await attempt()
     } catch (error) {
-      if (error?.name !== refusal) throw error
-      await sleep(RETRY_MS * (0.5 + Math.random()), undefined, { signal })
+      // The errors of redis-semaphore don't say their name.
+      if (error?.name !== refusal && error?.constructor.name !== refusal) throw error
+      signal?.throwIfAborted()
+      if (retryMs !== undefined) await sleep(retryMs * (0.5 + Math.random()), undefined, { signal })
     }
   }
 }
 
-/** @type {Library} */
-const redisSemaphore = {
-  name: 'redis-semaphore',
-  peer: true,
-  sends: ['set'],
-  open(clients) {
-    const mutex = (resource, options) =>
-      clients.length === 1 ? new Mutex(clients[0], resource, options) : new RedlockMutex(clients, resource, options)
-    const options = { acquireTimeout: 300_000, retryInterval: SEMAPHORE_RETRY_MS }
-    return {
-      async acquire(resource, ttlMs, signal) {
-        const lock = mutex(resource, { ...options, lockTimeout: ttlMs })
-        await lock.acquire(signal)
-        return lock
-      },
-      release: (lock) => lock.release(),
-      async hold(resource, ttlMs) {
-        const lock = mutex(resource, { ...options, lockTimeout: ttlMs })
-        await lock.acquire()
-        return () => lock.release()
-      },
-      close: async () => undefined,
-    }
-  },
+/** @param {number} [retryMs] @returns {Library} */
+function redisSemaphore(retryMs) {
+  return {
+    ...peer('redis-semaphore', retryMs),
+    sends: ['set'],
+    async open(clients) {
+      const { Mutex, RedlockMutex } = await import('redis-semaphore')
+      const mutex = (resource, ttlMs) => {
+        const waiting = retryMs === undefined ? {} : { acquireTimeout: 300_000, retryInterval: retryMs }
+        const options = { ...waiting, lockTimeout: ttlMs }
+        return clients.length === 1
+          ? new Mutex(clients[0], resource, options)
+          : new RedlockMutex(clients, resource, options)
+      }
+      return {
+        async acquire(resource, ttlMs, signal) {
+          const lock = mutex(resource, ttlMs)
+          if (retryMs !== undefined) await lock.acquire(signal)
+          else await persistently(() => lock.acquire(signal), 'TimeoutError', undefined, signal)
+          return lock
+        },
+        release: (lock) => lock.release(),
+        async hold(resource, ttlMs) {
+          const lock = mutex(resource, ttlMs)
+          await lock.acquire()
+          return () => lock.release()
+        },
+        close: async () => undefined,
+      }
+    },
+  }
 }
 
-/** @type {Library} */
-const redlockUniversal = {
-  name: 'redlock-universal',
-  peer: true,
-  sends: ['set', 'script|load'],
-  open(clients) {
-    const adapters = clients.map((client) => new IoredisAdapter(client))
-    const lockOf = (key, ttl) => {
-      const options = { key, ttl, retryAttempts: 0 }
-      return clients.length === 1
-        ? createLock({ ...options, adapter: adapters[0], performance: 'lean' })
-        : createRedlock({ ...options, adapters })
-    }
-    return {
-      async acquire(resource, ttlMs, signal) {
-        const lock = lockOf(resource, ttlMs)
-        return { lock, handle: await persistently(() => lock.acquire(), 'LockAcquisitionError', signal) }
-      },
-      release: ({ lock, handle }) => lock.release(handle),
-      hold: (resource, ttlMs) => heldBy((work) => lockOf(resource, ttlMs).using(work)),
-      close: async () => undefined,
-    }
-  },
+/** @param {number} [retryMs] @returns {Library} */
+function redlockUniversal(retryMs) {
+  return {
+    ...peer('redlock-universal', retryMs),
+    sends: ['set', 'script|load'],
+    async open(clients) {
+      const { createLock, createRedlock, IoredisAdapter } = await import('redlock-universal')
+      const adapters = clients.map((client) => new IoredisAdapter(client))
+      const [tuned, lean] =
+        retryMs === undefined ? [] : [{ retryAttempts: 0 }, { performance: /** @type {const} */ ('lean') }]
+      const lockOf = (key, ttl) => {
+        if (clients.length > 1) return createRedlock({ key, ttl, adapters, ...tuned })
+        return createLock({ key, ttl, adapter: adapters[0], ...tuned, ...lean })
+      }
+      return {
+        async acquire(resource, ttlMs, signal) {
+          const lock = lockOf(resource, ttlMs)
+          return { lock, handle: await persistently(() => lock.acquire(), 'LockAcquisitionError', retryMs, signal) }
+        },
+        release: ({ lock, handle }) => lock.release(handle),
+        hold: (resource, ttlMs) => heldBy((work) => lockOf(resource, ttlMs).using(work)),
+        close: async () => undefined,
+      }
+    },
+  }
 }
 
 /** For libraries that renew only while a function runs. */
@@ -234,17 +261,29 @@ function heldBy(using) {
   })
 }
 
-/** @type {readonly Library[]} */
-export const libraries = [bare, ringfence, redlock5, sesamecare, redisSemaphore, redlockUniversal]
-/** Without contention there is one more to compare with. */
-export const uncontendedLibraries = [...libraries.slice(0, 2), scriptsAlone, ...libraries.slice(2)]
-export const peers = libraries.filter(({ peer }) => peer)
+const PEERS = [redlock5, sesamecare, redisSemaphore, redlockUniversal]
 
-/** @param {string} name */
-export function libraryNamed(name) {
-  const found = uncontendedLibraries.find((library) => library.name === name)
+/** With the retry delays that serve them best; without contention these don't matter. @type {readonly Library[]} */
+export const peers = PEERS.map((make) => tuned(make(1), 1, 1))
+/** As they come. @type {readonly Library[]} */
+export const defaultPeers = PEERS.map((make) => make())
+
+/** The same library; a peer with the delay that serves it best there. @param {Library} library */
+export function tuned(library, processes, nodes) {
+  if (library.retryMs === undefined) return library
+  const index = PEERS.findIndex((make) => make(1).name === library.name)
+  return PEERS[index](bestDelay(library.name, processes, nodes))
+}
+
+/** A library by its name, or by what is left of it after it was sent to another process. @param {Partial<Library>} described */
+export function libraryOf({ name = 'ringfence', from, retryMs }) {
+  if (from !== undefined) return ringfenceFrom(name, from)
+  const known = [bare, ringfence, scriptsAlone, ...peers, ...defaultPeers]
+  const index = peers.findIndex((each) => each.name === name)
+  if (index >= 0 && retryMs !== undefined) return PEERS[index](retryMs)
+  const found = known.find((library) => library.name === name)
   if (found === undefined)
-    throw new Error(`no library is called ${name}; there are ${libraries.map((l) => l.name).join(', ')}`)
+    throw new Error(`no library is called ${name}; there are ${known.map((l) => l.name).join(', ')}`)
   return found
 }
 

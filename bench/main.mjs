@@ -1,11 +1,14 @@
-// npm run bench -- [--quick] [--json FILE] [question numbers]
+// npm run bench -- [--quick] [--baseline DIR] [--json FILE] [question numbers]
 // A full run is kept in results/latest.json, and the chart and the figures in the documents are made from it.
-import { execFileSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
-import { cpus, loadavg } from 'node:os'
+import { cpus, getPriority, loadavg } from 'node:os'
+import path from 'node:path'
 import { parseArgs } from 'node:util'
-import { stopWorkers } from './contest.mjs'
+import { commitOf, loadRingfence } from './builds.mjs'
+import { stopChildren } from './child.mjs'
+import { bare, defaultPeers, peers, ringfence, ringfenceFrom, scriptsAlone } from './libraries.mjs'
 import { oneNode } from './questions/1-one-node.mjs'
+import { promises } from './questions/10-promises.mjs'
 import { fiveNodes } from './questions/2-five-nodes.mjs'
 import { inFlight } from './questions/3-in-flight.mjs'
 import { frozenNode } from './questions/4-frozen-node.mjs'
@@ -13,24 +16,29 @@ import { waiters } from './questions/5-waiters.mjs'
 import { processes } from './questions/6-processes.mjs'
 import { heldLeases } from './questions/7-held-leases.mjs'
 import { growth } from './questions/8-growth.mjs'
-import { readmeFigures } from './figures.mjs'
+import { cold } from './questions/9-cold.mjs'
 import { publish } from './publish.mjs'
-import { printQuestion, printSummary } from './report.mjs'
+import { asJson, printQuestion, printSummary } from './report.mjs'
 import { startServers, stopServers } from './servers.mjs'
 
-const questions = [oneNode, fiveNodes, inFlight, frozenNode, waiters, processes, heldLeases, growth]
+const questions = [oneNode, fiveNodes, inFlight, frozenNode, waiters, processes, heldLeases, growth, cold, promises]
 
 const { values: options, positionals } = parseArgs({
   allowPositionals: true,
-  options: { quick: { type: 'boolean', default: false }, json: { type: 'string' } },
+  options: {
+    quick: { type: 'boolean', default: false },
+    json: { type: 'string' },
+    baseline: { type: 'string' },
+  },
 })
 const unknown = positionals.filter((text) => !questions.some(({ number }) => String(number) === text))
-if (unknown.length > 0) throw new RangeError(`question: expected numbers from 1 to 8, got ${unknown.join(', ')}`)
+if (unknown.length > 0)
+  throw new RangeError(`question: expected numbers from 1 to ${questions.length}, got ${unknown.join(', ')}`)
 
 /** All questions at full length: only that is kept and shown. */
 const isWhole = positionals.length === 0 && !options.quick
 
-for (const signal of ['SIGINT', 'SIGTERM']) {
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
   // Whatever is under way; the servers and workers are ended by what runs on exit.
   process.once(signal, () => process.exit(130))
 }
@@ -41,49 +49,71 @@ try {
   )
   printSummary(report)
   const kept = options.json ?? (isWhole ? new URL('results/latest.json', import.meta.url) : undefined)
-  if (kept !== undefined) writeFileSync(kept, `${JSON.stringify(report, null, 2)}\n`)
-  if (isWhole) {
-    process.stdout.write(`\n${readmeFigures(report)}\n`)
-    if (options.json === undefined) for (const path of publish()) process.stdout.write(`${path} written\n`)
+  if (kept !== undefined) writeFileSync(kept, asJson(report))
+  if (isWhole && options.json === undefined) {
+    for (const file of publish()) process.stdout.write(`${file} written\n`)
   }
 } finally {
-  stopWorkers()
+  stopChildren()
   await stopServers()
 }
 // Peers may have left timers behind.
 process.exit()
 
 async function run(chosen) {
+  const baseline = await baselineOf(options.baseline)
   const report = {
+    format: 2,
     date: new Date().toISOString().slice(0, 10),
-    commit: commit(),
+    commit: commitOf(path.dirname(import.meta.dirname), 'src', 'bench', ':!bench/results'),
+    ...(baseline === undefined ? {} : { baseline: baseline.name }),
     node: process.version,
+    redis: '',
     cpu: `${cpus().length} × ${cpus()[0]?.model ?? 'unknown'}`,
+    nice: getPriority(),
     quick: options.quick,
     questions: [],
   }
+  const builds = [ringfence, ...(baseline === undefined ? [] : [baseline])]
+  // The short version has the two that are fastest without contention.
+  const some = ({ name }) => !options.quick || /^(redlock 5 beta|redis-semaphore)/.test(name)
+  const waiting = [bare, ...builds, ...peers.filter(some)]
+  const free = [bare, ...builds, scriptsAlone, ...peers]
   // New ones for every question: nobody inherits the keys, the scripts or the connections of the question before.
-  for (const { number, title, run } of chosen) {
-    const servers = await startServers(number === 8 ? 9 : 5)
-    report.redis ??= await versionOf(servers[0])
-    const began = performance.now()
-    const answer = { number, title, load: loadavg()[0], ...(await run({ servers, quick: options.quick })) }
-    answer.seconds = Math.round((performance.now() - began) / 1000)
-    report.questions.push(answer)
-    printQuestion(answer)
+  for (const { number, title, servers: count = 5, run } of chosen) {
+    const servers = await startServers(count)
+    report.redis ||= await versionOf(servers[0])
+    const [began, load] = [performance.now(), loadavg()[0]]
+    const answer = await run({
+      servers,
+      quick: options.quick,
+      free,
+      waiting,
+      withDefaults: defaultPeers.filter(some),
+      baseline,
+    })
+    const seconds = Math.round((performance.now() - began) / 1000)
+    const question = { number, title, load, loadAfter: loadavg()[0], seconds, ...answer }
+    report.questions.push(question)
+    printQuestion(question)
     await stopServers()
   }
   return report
 }
 
-/** Of what is measured; a working copy with changes is not that commit, and says so. */
-function commit() {
-  const changed = git('status', '--porcelain', '--', '../src', '.') !== ''
-  return `${git('rev-parse', '--short=7', 'HEAD')}${changed ? ' with changes' : ''}`
-}
-
-function git(...args) {
-  return execFileSync('git', args, { cwd: import.meta.dirname, encoding: 'utf8' }).trim()
+/** Another build of ringfence, for all questions: a checkout of another commit, built. */
+async function baselineOf(folder) {
+  if (folder === undefined) return undefined
+  const from = path.resolve(folder)
+  try {
+    await loadRingfence(from)
+  } catch (cause) {
+    throw new Error(
+      `--baseline: expected a checkout with a build in dist, got ${folder}; run \`npm run build\` there`,
+      { cause },
+    )
+  }
+  return ringfenceFrom(`ringfence at ${commitOf(from, 'src')}`, from)
 }
 
 async function versionOf({ control }) {

@@ -12,10 +12,11 @@ import { BasicTracerProvider, BatchSpanProcessor } from '@opentelemetry/sdk-trac
 import { createLocks } from 'ringfence'
 import { instrument } from 'ringfence/otel'
 import { redis } from 'ringfence/redis'
-import { of, target } from './compare.mjs'
+import { verdict } from './goals.mjs'
 import { connect, ringfence } from './libraries.mjs'
-import { inRounds, median, ratio, summary, uncontended, warmUp } from './measure.mjs'
+import { uncontended, warmUp } from './measure.mjs'
 import { printQuestion } from './report.mjs'
+import { median, Rounds, shuffled, spread } from './rounds.mjs'
 import { startServers, stopServers } from './servers.mjs'
 
 const { values: options } = parseArgs({
@@ -57,13 +58,12 @@ try {
   const servers = await startServers(1)
   const began = performance.now()
   const load = loadavg()[0]
-  const rows = await measure(servers, { rounds: options.quick ? 10 : 200, ms: 80 })
-  const targets = [
-    target('of the rate without an observer, with metrics', of(rows, METRICS).toNobody, { atLeast: 0.95 }),
-  ]
+  const { rows, toNobody } = await measure(servers, { rounds: options.quick ? 10 : 200, ms: 80 })
+  const goal = { id: 'metrics', question: 1, text: 'of the rate without an observer, with metrics', goal: 0.95 }
+  const goals = [verdict(goal, toNobody(METRICS))]
   const seconds = Math.round((performance.now() - began) / 1000)
   const title = 'one node, uncontended, one at a time: what observing costs'
-  printQuestion({ number: 1, title, tables: [{ title: '', columns: COLUMNS, rows }], targets, seconds, load })
+  printQuestion({ number: 1, title, tables: [{ title: '', columns: COLUMNS, rows }], goals, seconds, load })
 } finally {
   await stopServers()
   await meterProvider.shutdown()
@@ -76,34 +76,51 @@ async function measure(servers, { rounds, ms }) {
   const entries = []
   for (const each of who) {
     const clients = await connect(servers.map(({ port }) => port))
-    entries.push({ name: each.name, clients, lock: each.open(clients), tag: `observe:${each.name}` })
+    entries.push({ name: each.name, clients, lock: await each.open(clients), tag: `observe:${each.name}` })
   }
   for (const { lock, tag } of entries) await warmUp(lock, { inFlight: 1, tag, atMostMs: 4000 })
-  const results = await inRounds(entries, rounds, async ({ lock, tag }) => {
-    await uncontended(lock, { ms: ms * 0.2, tag })
-    const before = process.cpuUsage()
-    const measured = await uncontended(lock, { ms, tag })
-    const { user, system } = process.cpuUsage(before)
-    return { ...measured, cpuUs: (user + system) / measured.sections }
-  })
-  const base = results.get(entries[0])
+  const names = entries.map(({ name }) => name)
+  const [rates, cpu] = [new Rounds('sections a second', names), new Rounds('client CPU', names)]
+  const slices = new Map(entries.map((entry) => [entry, []]))
+  for (let round = 0; round < rounds; round++) {
+    const measured = new Map()
+    for (const entry of shuffled(entries)) {
+      const { lock, tag } = entry
+      await uncontended(lock, { ms: ms * 0.2, tag })
+      const before = process.cpuUsage()
+      const slice = await uncontended(lock, { ms, tag })
+      const { user, system } = process.cpuUsage(before)
+      measured.set(entry.name, { ...slice, cpuUs: (user + system) / slice.sections })
+      slices.get(entry)?.push(measured.get(entry.name))
+    }
+    rates.add(new Map([...measured].map(([name, { perSecond }]) => [name, perSecond])))
+    cpu.add(new Map([...measured].map(([name, { cpuUs }]) => [name, cpuUs])))
+  }
   for (const { lock, clients } of entries) {
     await lock.close()
     for (const client of clients) client.disconnect()
   }
-  return entries.map((entry) => {
-    const slices = results.get(entry)
-    const cpuToNobody = median(slices.map(({ cpuUs }, round) => cpuUs / base[round].cpuUs))
-    const cpuUs = median(slices.map((each) => each.cpuUs))
-    return { library: entry.name, ...summary(slices), cpuUs, cpuToNobody, toNobody: ratio(slices, base) }
+  const toNobody = (name) => rates.ratio(name, names[0])
+  const rows = entries.map((entry) => {
+    const middle = (key) => median(slices.get(entry).map((each) => each[key]))
+    return {
+      library: entry.name,
+      perSecond: middle('perSecond'),
+      spread: spread(rates.of(entry.name)),
+      p50Ms: middle('p50Ms'),
+      cpuUs: middle('cpuUs'),
+      cpuToNobody: cpu.ratio(entry.name, names[0]).value,
+      toNobody: toNobody(entry.name).value,
+    }
   })
+  return { rows, toNobody }
 }
 
 function library(name, observe, create = createLocks, engine = redis) {
   return {
     ...ringfence,
     name,
-    open([client]) {
+    async open([client]) {
       const locks = create(engine(client), { wait: '5m', ...(observe === undefined ? {} : { observe }) })
       return {
         acquire: (resource, ttlMs) => locks.acquire(resource, { ttl: ttlMs }),

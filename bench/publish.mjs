@@ -3,7 +3,7 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { argv } from 'node:process'
 import { chart } from './chart.mjs'
-import { enginesTable, ratesTable, summary } from './figures.mjs'
+import { enginesTable, ratesTable, summary, sweepTable } from './figures.mjs'
 
 const at = (path) => new URL(path, import.meta.url)
 const read = (path) => readFileSync(at(path), 'utf8')
@@ -12,10 +12,12 @@ const read = (path) => readFileSync(at(path), 'utf8')
 function published() {
   const report = JSON.parse(read('results/latest.json'))
   const engines = JSON.parse(read('results/engines.json'))
+  const sweep = JSON.parse(read('results/sweep.json'))
+  const blocks = { engines: enginesTable(engines), rates: ratesTable(report), sweep: sweepTable(sweep) }
   return {
     'results/chart.svg': chart(report),
     '../README.md': between(read('../README.md'), 'figures', summary(report)),
-    'README.md': between(between(read('README.md'), 'engines', enginesTable(engines)), 'rates', ratesTable(report)),
+    'README.md': Object.entries(blocks).reduce((text, [name, block]) => between(text, name, block), read('README.md')),
   }
 }
 

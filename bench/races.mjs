@@ -1,14 +1,14 @@
 import { Contest } from './contest.mjs'
-import { bare, peers, ringfence } from './libraries.mjs'
-import { inRounds, median, quantile } from './measure.mjs'
+import { bare, tuned } from './libraries.mjs'
+import { median, Rounds, shuffled, spread } from './rounds.mjs'
 
 /** Races over so quickly are run several times in a round: a few milliseconds say little. */
 const LEAST_MS = 300
 const MOST_REPEATS = 12
 
 /** How long it all may take. */
-export const QUICK = { rounds: 2, peerRounds: 1, boundMs: 2_000, warmMs: 300 }
-export const FULL = { rounds: 8, peerRounds: 2, boundMs: 15_000, warmMs: 2_000 }
+export const QUICK = { rounds: 2, peerRounds: 1, boundMs: 2_000, warmMs: 200 }
+export const FULL = { rounds: 10, peerRounds: 4, boundMs: 8_000, warmMs: 1_500 }
 
 /**
  * All libraries race on the same servers; the bare commands don't wait, so they run free: one process, no contention.
@@ -21,30 +21,63 @@ export const FULL = { rounds: 8, peerRounds: 2, boundMs: 15_000, warmMs: 2_000 }
  * @property {number} peerRounds
  * @property {number} boundMs
  * @property {number} warmMs
- * @property {readonly import('./libraries.mjs').Library[]} [who]
+ * @property {readonly import('./libraries.mjs').Library[]} who
+ * @property {readonly import('./libraries.mjs').Library[]} [alone] in processes of their own, one after the other
  *
  * @param {import('./servers.mjs').Server[]} servers
  * @param {RacePlan} plan
  */
 export async function races(servers, plan) {
-  const { processes, rounds, peerRounds, warmMs, who = [bare, ringfence, ...peers] } = plan
+  const { processes, rounds, alone = [] } = plan
+  const who = plan.who.map((library) => tuned(library, processes, servers.length))
+  const kept = new Rounds(
+    'sections a second',
+    [...who, ...alone].map(({ name }) => name),
+  )
+  const fairness = new Rounds('busiest to least busy', kept.names)
+  /** @type {Map<import('./libraries.mjs').Library, object[]>} */
+  const outcomes = new Map([...who, ...alone].map((library) => [library, []]))
   const contest = new Contest(servers, processes)
   try {
     for (const library of who) {
-      await contest.open(library, warmMs)
+      await contest.open(library, plan.warmMs)
       // What waiting needs besides: the code for it, and the connections that are opened with the first wait.
-      if (library === ringfence) await repeated(contest, library, plan)
+      if (library !== bare) await repeated(contest, library, { ...plan, boundMs: 2_000 })
     }
     /** @type {Set<import('./libraries.mjs').Library>} once is enough */
     const unfinished = new Set()
-    const results = await inRounds(who, rounds, async (library, round) => {
-      if (library === bare) return [await contest.uncontended(library, LEAST_MS)]
-      if ((library.peer && round >= peerRounds) || unfinished.has(library)) return []
-      const outcomes = await repeated(contest, library, plan)
-      if (outcomes.some((outcome) => outcome.unfinished)) unfinished.add(library)
-      return outcomes
-    })
-    return who.map((library) => row(library, results.get(library), results.get(bare)))
+    for (let round = 0; round < rounds; round++) {
+      const [rates, shares] = [new Map(), new Map()]
+      for (const library of shuffled(who)) {
+        if ((library.peer && round >= plan.peerRounds) || unfinished.has(library)) continue
+        const some =
+          library === bare ? [await contest.uncontended(library, LEAST_MS)] : await repeated(contest, library, plan)
+        if (some.some((outcome) => outcome.unfinished)) unfinished.add(library)
+        outcomes.get(library)?.push(...some)
+        rates.set(library.name, median(some.map(({ perSecond }) => perSecond)))
+        if (library !== bare) shares.set(library.name, median(some.map(unfairness)))
+      }
+      kept.add(rates)
+      fairness.add(shares)
+    }
+  } finally {
+    contest.close()
+  }
+  for (const library of alone) {
+    const outcome = await single(servers, library, plan)
+    outcomes.get(library)?.push(outcome)
+    kept.add(new Map([[library.name, outcome.perSecond]]))
+  }
+  const rows = [...who, ...alone].map((library) => row(library, outcomes.get(library), kept))
+  return { rows, rounds: kept, fairness }
+}
+
+/** One race, and nothing of it is left for the next: some cannot be stopped while they wait. */
+async function single(servers, library, { processes, waiters, boundMs, warmMs }) {
+  const contest = new Contest(servers, processes)
+  try {
+    await contest.open(library, warmMs / 3)
+    return await contest.race(library, waiters, boundMs)
   } finally {
     contest.close()
   }
@@ -59,50 +92,40 @@ async function repeated(contest, library, { waiters, boundMs }) {
   return outcomes
 }
 
-function row(library, rounds, base) {
-  const outcomes = rounds.flat()
+function row(library, outcomes, kept) {
   const unfinished = outcomes.find((outcome) => outcome.unfinished)?.unfinished
-  const finished = outcomes.filter((outcome) => !outcome.unfinished)
-  if (unfinished !== undefined || finished.length === 0) {
-    const { sections = 0, of = 0, ms = 0 } = unfinished ?? {}
+  if (unfinished !== undefined) {
+    const { sections, of, ms } = unfinished
     return {
       library: library.name,
+      retryMs: library.retryMs,
       perSecond: (sections / ms) * 1000,
       note: `did not finish: ${sections} of ${of} in ${ms / 1000} s`,
     }
   }
-  const middle = (key) => median(finished.map((each) => each[key]))
-  const rates = finished.map(({ perSecond }) => perSecond)
-  const ratios = rounds.map((round, i) => rateOf(round) / rateOf(base[i])).filter((each) => !Number.isNaN(each))
+  const middle = (key) => median(outcomes.map((each) => each[key]))
+  const rates = outcomes.map(({ perSecond }) => perSecond)
   return {
     library: library === bare ? 'bare commands, uncontended' : library.name,
+    retryMs: library.retryMs,
     perSecond: median(rates),
-    spread: (quantile(rates, 0.75) - quantile(rates, 0.25)) / median(rates),
+    spread: spread(rates),
     p50Ms: middle('p50Ms'),
     p99Ms: middle('p99Ms'),
     ...(library === bare ? {} : { handOverMs: middle('handOverMs'), requestsPerSection: middle('requestsPerSection') }),
-    unfairness: library === bare ? undefined : unfairness(finished),
-    toBare: median(ratios),
+    unfairness: library === bare ? undefined : median(outcomes.map(unfairness)),
+    toBare: kept.ratio(library.name, bare.name).value,
   }
 }
 
-function rateOf(outcomes) {
-  return median(outcomes.map(({ perSecond }) => perSecond))
-}
-
 /** The busiest process's sections to the least busy one's, while all were waiting. */
-function unfairness(outcomes) {
-  return median(outcomes.map(({ shares }) => Math.max(...shares) / Math.max(Math.min(...shares), 0.5)))
-}
-
-/** Rate of the best peer; of one that did not finish, what it came to. */
-export function bestOf(rows) {
-  const names = peers.map(({ name }) => name)
-  return Math.max(...rows.filter(({ library }) => names.includes(library)).map(({ perSecond }) => perSecond || 0))
+function unfairness({ shares = [] }) {
+  return Math.max(...shares) / Math.max(Math.min(...shares), 0.5)
 }
 
 export const RACE_COLUMNS = [
   { key: 'library', title: '' },
+  { key: 'retryMs', title: 'retry ms', digits: 0 },
   { key: 'perSecond', title: 'sections/s', digits: 0 },
   { key: 'spread', title: 'spread', spread: true },
   { key: 'p50Ms', title: 'wait p50 ms', digits: 1 },

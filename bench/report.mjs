@@ -1,17 +1,71 @@
+import { isReached } from './goals.mjs'
+
 /** One question's answer as text. */
-export function printQuestion({ number, title, tables, targets, seconds, load }) {
+export function printQuestion({ number, title, tables, goals, seconds, load }) {
   print(`\n${number}. ${title}  (${seconds} s, load ${load.toFixed(1)})\n`)
-  for (const table of tables) printTable(table)
-  for (const target of targets) printTarget(target)
+  for (const table of tables) if (table.rows.length > 0) printTable(table)
+  for (const goal of goals) print(`  ${mark(goal)} ${goalText(goal)}\n`)
 }
 
 /** What was to be reached, all in one place. */
 export function printSummary({ questions, node, redis, cpu, quick }) {
-  const targets = questions.flatMap(({ number, targets }) => targets.map((target) => ({ number, ...target })))
-  const reached = targets.filter((target) => target.reached).length
-  print(`\n${reached} of ${targets.length} goals reached${quick ? ' (the short version: only a hint)' : ''}\n`)
-  for (const target of targets) printTarget(target, `${target.number}. `)
+  const goals = questions.flatMap((question) => question.goals)
+  const reached = goals.filter(isReached)
+  const stretched = reached.filter(({ verdict }) => verdict === 'stretch reached')
+  print(`\n${reached.length} of ${goals.length} goals reached, ${stretched.length} of them with the stretch goal`)
+  print(`${quick ? ' (the short version: only a hint)' : ''}\n`)
+  const columns = ['', 'question', 'measured', 'goal', 'stretch', 'verdict'].map((title, i) => ({
+    key: i,
+    title,
+    text: true,
+  }))
+  const rows = goals.map((goal) => {
+    const bound = (value) => (value === undefined ? '' : `${goal.atMost ? '≤' : '≥'} ${value}`)
+    return [
+      `${mark(goal)} ${goal.question}.`,
+      goal.text,
+      measured(goal),
+      bound(goal.goal),
+      bound(goal.stretch),
+      goal.verdict,
+    ]
+  })
+  if (rows.length > 0) printTable({ title: '', columns, rows })
   print(`Node ${node}, Redis ${redis}, ${cpu}, loopback\n`)
+}
+
+/** The file of results: a line for every row of a table and for every round. */
+export function asJson(report) {
+  const lines = []
+  const short = JSON.stringify(
+    report,
+    (key, value) => {
+      if (key !== 'columns' && key !== 'rows' && key !== 'goals') return value
+      const all = value.map((each) => JSON.stringify(each))
+      lines.push(key === 'columns' || all.length === 0 ? `[${all.join(', ')}]` : `[\n${all.join(',\n')}\n]`)
+      return `line ${lines.length - 1}`
+    },
+    1,
+  )
+  return `${short.replaceAll(/"line (\d+)"/g, (_, index) => lines[Number(index)])}\n`
+}
+
+function mark(goal) {
+  return goal.verdict === 'not measured' ? '–' : isReached(goal) ? '✓' : '✗'
+}
+
+function goalText(goal) {
+  const bound = `${goal.atMost ? 'at most' : 'at least'} ${goal.goal}`
+  const stretch = goal.stretch === undefined ? '' : `, stretch ${goal.stretch}`
+  return `${measured(goal)} ${goal.text} (${bound}${stretch}): ${goal.verdict}`
+}
+
+/** The value, between which bounds it lies, and what it is compared with where that was found out by measuring. */
+function measured({ value, low, high, base, text }) {
+  if (value === undefined) return '–'
+  const bounds = low === undefined ? '' : ` [${low.toFixed(2)}–${high.toFixed(2)}]`
+  const of = base !== undefined && /best/.test(text) ? ` ${base}` : ''
+  return `${value.toFixed(2)}${bounds}${of}`
 }
 
 function printTable({ title, columns, rows }) {
@@ -25,8 +79,8 @@ function printTable({ title, columns, rows }) {
   }
 }
 
-function isText({ key }) {
-  return key === 'library' || key === 'note'
+function isText({ key, text }) {
+  return text || key === 'library' || key === 'note'
 }
 
 /** A figure as people read it. */
@@ -38,11 +92,6 @@ function cell(row, column) {
   if (column.share) return `${(value * 100).toFixed(1)} %`
   if (column.ratio) return `${value.toFixed(value < 10 ? 2 : 1)}×`
   return value.toLocaleString('en', { minimumFractionDigits: column.digits, maximumFractionDigits: column.digits })
-}
-
-function printTarget({ text, value, atLeast, atMost, reached }, before = '') {
-  const goal = atLeast === undefined ? `at most ${atMost}` : `at least ${atLeast}`
-  print(`  ${reached ? '✓' : '✗'} ${before}${value.toFixed(2)} ${text} (${goal})\n`)
 }
 
 function print(text) {

@@ -1,22 +1,40 @@
-// A process that competes for locks: started by contest.mjs, told what to do by messages.
+// A process that uses locks: started by child.mjs, told what to do by messages.
 import { setMaxListeners } from 'node:events'
-import { connect, libraryNamed } from './libraries.mjs'
-import { TTL_MS, uncontended } from './measure.mjs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { serve } from './child.mjs'
+import { connect, libraryOf } from './libraries.mjs'
+import { sectionsOf, TTL_MS, uncontended } from './measure.mjs'
+import { percentiles } from './rounds.mjs'
+
+/** A race that was told to end waits this long for those who are about to give up. */
+const FAREWELL_MS = 1_000
 
 /** By library. @type {Map<string, import('./libraries.mjs').Lock>} */
 const locks = new Map()
+/** How to let go of what is held. @type {(() => Promise<unknown>)[]} */
+const held = []
 let stop = new AbortController()
 
-const tasks = {
+serve({
   async open({ library, ports }) {
-    locks.set(library, libraryNamed(library).open(await connect(ports)))
+    locks.set(key(library), await libraryOf(library).open(await connect(ports)))
+    return 'open'
   },
 
-  uncontended: ({ library, ms }) => uncontended(locks.get(library), { ms, tag: `free:${process.pid}:${library}` }),
+  uncontended: ({ library, ms }) =>
+    uncontended(locks.get(key(library)), { ms, tag: `free:${process.pid}:${library.name}` }),
+
+  /** The first sections of this process. */
+  async first({ library, ports, sections }) {
+    const lock = await libraryOf(library).open(await connect(ports))
+    const tookMs = await sectionsOf(lock, sections, `first:${process.pid}`)
+    const sumMs = tookMs.reduce((sum, ms) => sum + ms, 0)
+    return { perSecond: (sections / sumMs) * 1000, firstMs: tookMs[0], ...percentiles(tookMs) }
+  },
 
   /** Everyone asks at once, everyone gets one section. Times are of the machine's monotonic clock, the same in all processes. */
   async race({ library, resource, waiters, startAtMs }) {
-    const lock = locks.get(library)
+    const lock = locks.get(key(library))
     stop = new AbortController()
     // One listener a waiter is what the pollers need.
     setMaxListeners(0, stop.signal)
@@ -29,26 +47,54 @@ const tasks = {
       await lock.release(handle)
       sections.push({ askedMs, grantedMs, releasedMs: nowMs() })
     }
-    const outcomes = await Promise.allSettled(Array.from({ length: waiters }, one))
+    const outcomes = await Promise.race([
+      Promise.allSettled(Array.from({ length: waiters }, one)),
+      aborted(stop.signal).then(() => sleep(FAREWELL_MS, [])),
+    ])
     const failure = outcomes.find(({ status, reason }) => status === 'rejected' && reason?.name !== 'AbortError')
     if (failure !== undefined) throw failure.reason
     return sections
   },
+
+  stop: () => stop.abort(),
+
+  /** Acquired over most of the first ttl, as in life, so that renewals are not all due at the same moment. */
+  async hold({ library, ports, leases, ttlMs }) {
+    const lock = await libraryOf(library).open(await connect(ports))
+    const parts = 50
+    for (let part = 0; part < parts; part++) {
+      const names = Array.from({ length: leases / parts }, (_, i) => `held:${part}:${i}`)
+      const began = performance.now()
+      held.push(...(await Promise.all(names.map((name) => lock.hold(name, ttlMs)))))
+      await sleep(Math.max(0, (ttlMs * 0.8) / parts - (performance.now() - began)))
+    }
+    return held.length
+  },
+
+  async promises(plan) {
+    const { countHere } = await import('./promises.mjs')
+    return countHere(plan)
+  },
+
+  /** CPU seconds a second that keeping them costs this process. */
+  async keep({ ms }) {
+    const [began, before] = [performance.now(), process.cpuUsage()]
+    await sleep(ms)
+    const { user, system } = process.cpuUsage(before)
+    return (user + system) / 1000 / (performance.now() - began)
+  },
+})
+
+/** The same library can be there with several delays. */
+function key({ name, retryMs }) {
+  return `${name} ${retryMs}`
 }
 
-process.on('message', (message) => void answer(message))
-
-async function answer({ task, plan }) {
-  // No answer: the race that it ends has one.
-  if (task === 'stop') return stop.abort()
-  try {
-    process.send?.({ answer: await tasks[task](plan) })
-  } catch (error) {
-    process.send?.({ error: String(error?.stack ?? error) })
-  }
+function aborted(signal) {
+  return new Promise((resolve) => {
+    signal.addEventListener('abort', () => resolve(undefined), { once: true })
+  })
 }
-// The parent is gone: so are we.
-process.on('disconnect', () => process.exit())
 
 function nowMs() {
   return Number(process.hrtime.bigint()) / 1e6

@@ -1,18 +1,21 @@
-import { bestPeer, compare, COMPARE_COLUMNS, of, target } from '../compare.mjs'
+import { COMPARE_COLUMNS, oneAtATime } from '../compare.mjs'
+import { judged } from '../goals.mjs'
+import { against, againstAll } from '../ratios.mjs'
 
 /** What does an uncontended lock cost on one Redis? One at a time, so that latency is all. */
 export const oneNode = {
   number: 1,
   title: 'one node, uncontended, one at a time',
-  async run({ servers, quick }) {
-    const rows = await compare(servers.slice(0, 1), { rounds: quick ? 8 : 30, ms: quick ? 80 : 200 })
-    const { toBare, perSecond } = of(rows, 'ringfence')
+  async run({ servers, quick, free }) {
+    const plan = { rounds: quick ? 40 : 700, warmMs: quick ? 200 : 2_500, who: free }
+    const measured = await oneAtATime(servers.slice(0, 1), plan)
     return {
-      tables: [{ title: '', columns: COMPARE_COLUMNS, rows }],
-      targets: [
-        target('of the bare commands', toBare, { atLeast: 0.9 }),
-        target('of the best peer', perSecond / bestPeer(rows).perSecond, { atLeast: 0.95 }),
-      ],
+      tables: [{ title: '', columns: COMPARE_COLUMNS, ...measured }, againstAll(measured)],
+      goals: judged(1, {
+        '1-bare': against(measured, 'bare commands'),
+        '1-redlock': against(measured, 'redlock 5 beta'),
+        '1-semaphore': against(measured, 'redis-semaphore'),
+      }),
     }
   },
 }

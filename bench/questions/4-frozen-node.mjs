@@ -1,79 +1,131 @@
-import { of, target } from '../compare.mjs'
-import { bare, connect, libraries } from '../libraries.mjs'
-import { percentiles, TTL_MS } from '../measure.mjs'
-import { emptyServers } from '../servers.mjs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { opened } from '../compare.mjs'
+import { judged } from '../goals.mjs'
+import { bare, ringfence } from '../libraries.mjs'
+import { blocks, TTL_MS, warmUp } from '../measure.mjs'
+import { againstBest } from '../ratios.mjs'
+import { middle, percentiles, Rounds } from '../rounds.mjs'
+
+/** Sections that show whether a library gets on at all without the fifth node. */
+const TRIAL_SECTIONS = 40
 
 /** Five nodes, one of them stopped (SIGSTOP): its connections stay open and nothing answers. */
 export const frozenNode = {
   number: 4,
   title: 'five nodes, one of them frozen',
-  async run({ servers, quick }) {
-    const five = servers.slice(0, 5)
-    const plan = { sections: quick ? 160 : 1_000, boundMs: quick ? 1_000 : 5_000 }
-    const rows = []
-    for (const library of libraries) rows.push({ library: library.name, ...(await measured(library, five, plan)) })
-    const { healthyMs, frozenMs } = of(rows, 'ringfence')
+  async run({ servers, quick, waiting }) {
+    const plan = quick
+      ? { turns: 2, rounds: 6, boundMs: 700, warmMs: 200 }
+      : { turns: 12, rounds: 25, boundMs: 3_000, warmMs: 1_500 }
+    const { rows, healthy, frozen, rates } = await opened(servers.slice(0, 5), waiting, (entries) =>
+      measured(entries, servers[4], plan),
+    )
+    const before = healthy.of(ringfence.name)
+    const slowdown = middle(frozen.of(ringfence.name).map((p50, turn) => p50 / before[turn]))
     return {
-      tables: [{ title: '', columns: COLUMNS, rows }],
-      targets: [target('of its own p50 with all nodes healthy', frozenMs / healthyMs, { atMost: 1.3 })],
+      tables: [
+        { title: '', columns: COLUMNS, rows, rounds: rates },
+        { title: 'p50 with all healthy', columns: [], rows: [], rounds: healthy },
+        { title: 'p50 with one frozen', columns: [], rows: [], rounds: frozen },
+      ],
+      goals: judged(4, {
+        '4-healthy': { base: 'itself', ...slowdown },
+        '4-peer': againstBest({ rows, rounds: rates }),
+      }),
     }
   },
 }
 
 const COLUMNS = [
   { key: 'library', title: '' },
-  { key: 'healthyMs', title: 'healthy p50 ms', digits: 3 },
+  { key: 'perSecond', title: 'sections/s', digits: 0 },
   { key: 'frozenMs', title: 'frozen p50 ms', digits: 3 },
-  { key: 'frozenP99Ms', title: 'frozen p99 ms', digits: 3 },
+  { key: 'frozenP99Ms', title: 'p99 ms', digits: 3 },
+  { key: 'healthyMs', title: 'healthy p50 ms', digits: 3 },
   { key: 'slowdown', title: 'frozen to healthy', ratio: true },
   { key: 'note', title: '' },
 ]
 
-/** Healthy and frozen in turns, so that both see the same machine. */
-async function measured(library, servers, { sections, boundMs }) {
-  await emptyServers(servers)
-  const clients = await connect(servers.map(({ port }) => port))
-  const lock = library.open(clients)
-  const last = servers[4]
-  const healthy = []
-  const frozen = []
-  try {
-    await some(lock, sections * 2, boundMs)
-    for (let turn = 0; turn < 4; turn++) {
-      healthy.push(...(await some(lock, sections / 4, boundMs)).tookMs)
-      last.freeze()
-      const { tookMs, finished } = await some(lock, sections / 4, boundMs)
-      frozen.push(...tookMs)
-      last.thaw()
-      await last.control.ping()
-      if (!finished) {
-        const note = `did not finish: ${tookMs.length} of ${sections / 4} sections in ${boundMs / 1000} s`
-        return {
-          healthyMs: percentiles(healthy).p50Ms,
-          note: library === bare ? `${note}, since it waits for all` : note,
-        }
-      }
+/** Healthy and frozen in turns, in each of them blocks of all variants in turns: all see the same machine. */
+async function measured(entries, node, { turns, rounds, boundMs, warmMs }) {
+  for (const { lock, tag } of entries) await warmUp(lock, { tag, atMostMs: warmMs, sections: 2_000 })
+  const stuck = await trials(entries, node, boundMs)
+  const able = entries.filter((entry) => !stuck.has(entry))
+  const names = able.map(({ name }) => name)
+  const healthy = new Rounds('µs a section', names)
+  const frozen = new Rounds('µs a section', names)
+  const rates = new Rounds('sections a second', names)
+  const all = { healthy: new Map(able.map((entry) => [entry, []])), frozen: new Map(able.map((entry) => [entry, []])) }
+  for (let turn = 0; turn < turns; turn++) {
+    const before = await several(able, rounds)
+    const during = await whileFrozen(node, () => several(able, rounds))
+    healthy.add(byName(before, (ms) => percentiles(ms).p50Ms * 1000))
+    frozen.add(byName(during, (ms) => percentiles(ms).p50Ms * 1000))
+    rates.add(byName(during, perSecond))
+    for (const entry of able) {
+      all.healthy.get(entry).push(...before.get(entry))
+      all.frozen.get(entry).push(...during.get(entry))
     }
-  } finally {
-    last.thaw()
-    for (const client of clients) client.disconnect()
-    await lock.close()
   }
-  const [{ p50Ms: healthyMs }, { p50Ms: frozenMs, p99Ms: frozenP99Ms }] = [percentiles(healthy), percentiles(frozen)]
-  return { healthyMs, frozenMs, frozenP99Ms, slowdown: frozenMs / healthyMs }
+  const rows = entries.map((entry) => {
+    const note = stuck.get(entry)
+    if (note !== undefined) return { library: entry.name, note }
+    const { p50Ms: healthyMs } = percentiles(all.healthy.get(entry))
+    const { p50Ms: frozenMs, p99Ms: frozenP99Ms } = percentiles(all.frozen.get(entry))
+    const rate = middle(rates.of(entry.name)).value
+    return { library: entry.name, perSecond: rate, frozenMs, frozenP99Ms, healthyMs, slowdown: frozenMs / healthyMs }
+  })
+  return { rows, healthy, frozen, rates }
+}
+
+/** Who does not get on without the node, and how far it came. */
+async function trials(entries, node, boundMs) {
+  const stuck = new Map()
+  for (const entry of entries) {
+    const done = await whileFrozen(node, () => some(entry, TRIAL_SECTIONS, boundMs))
+    if (done === TRIAL_SECTIONS) continue
+    const note = `did not finish: ${done} of ${TRIAL_SECTIONS} sections in ${boundMs / 1000} s`
+    stuck.set(entry, entry.library === bare ? `${note}, since it waits for all` : note)
+  }
+  return stuck
+}
+
+async function whileFrozen(node, work) {
+  node.freeze()
+  try {
+    return await work()
+  } finally {
+    node.thaw()
+    await node.control.ping()
+    // What has piled up at the node.
+    await sleep(100)
+  }
+}
+
+async function several(entries, rounds) {
+  const sums = new Map(entries.map((entry) => [entry, []]))
+  for (let round = 0; round < rounds; round++) {
+    for (const [entry, ms] of await blocks(entries)) sums.get(entry).push(...ms)
+  }
+  return sums
+}
+
+function byName(took, figure) {
+  return new Map([...took].map(([{ name }, ms]) => [name, figure(ms)]))
+}
+
+function perSecond(ms) {
+  return (ms.length / ms.reduce((sum, each) => sum + each, 0)) * 1000
 }
 
 /** Sections one after the other, as many as there is time for. */
-async function some(lock, sections, boundMs) {
-  const tookMs = []
+async function some({ lock, tag }, sections, boundMs) {
   const until = performance.now() + boundMs
-  while (tookMs.length < sections) {
-    const start = performance.now()
-    const section = lock.acquire(`frozen:${tookMs.length % 16}`, TTL_MS).then((handle) => lock.release(handle))
-    if (!(await inTime(section, until - start))) return { tookMs, finished: false }
-    tookMs.push(performance.now() - start)
+  for (let done = 0; done < sections; done++) {
+    const section = lock.acquire(`${tag}:trial:${done}`, TTL_MS).then((handle) => lock.release(handle))
+    if (!(await inTime(section, until - performance.now()))) return done
   }
-  return { tookMs, finished: true }
+  return sections
 }
 
 function inTime(work, ms) {

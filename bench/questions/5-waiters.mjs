@@ -1,5 +1,6 @@
-import { of, target } from '../compare.mjs'
-import { bestOf, FULL, QUICK, RACE_COLUMNS, races } from '../races.mjs'
+import { judged } from '../goals.mjs'
+import { FULL, QUICK, RACE_COLUMNS, races } from '../races.mjs'
+import { againstBest } from '../ratios.mjs'
 
 const COLUMNS = RACE_COLUMNS.filter(({ key }) => key !== 'unfairness')
 
@@ -7,20 +8,16 @@ const COLUMNS = RACE_COLUMNS.filter(({ key }) => key !== 'unfairness')
 export const waiters = {
   number: 5,
   title: '200 waiters in one process, one resource, one section each',
-  async run({ servers, quick }) {
-    const plan = { processes: 1, waiters: 200, ...(quick ? QUICK : FULL) }
+  async run({ servers, quick, waiting }) {
+    const plan = { processes: 1, waiters: 200, who: waiting, ...(quick ? QUICK : FULL) }
     const one = await races(servers.slice(0, 1), plan)
     const five = await races(servers.slice(0, 5), plan)
     return {
       tables: [
-        { title: 'one node', columns: COLUMNS, rows: one },
-        { title: 'five nodes', columns: COLUMNS, rows: five },
+        { title: 'one node', columns: COLUMNS, rows: one.rows, rounds: one.rounds },
+        { title: 'five nodes', columns: COLUMNS, rows: five.rows, rounds: five.rounds },
       ],
-      targets: [
-        target('one node: of the bare uncontended rate', of(one, 'ringfence').toBare, { atLeast: 1 }),
-        target('one node: of the best peer', of(one, 'ringfence').perSecond / bestOf(one), { atLeast: 20 }),
-        target('five nodes: of the bare uncontended rate', of(five, 'ringfence').toBare, { atLeast: 0.5 }),
-      ],
+      goals: judged(5, { '5-one': againstBest(one), '5-five': againstBest(five) }),
     }
   },
 }

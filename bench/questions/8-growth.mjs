@@ -1,36 +1,37 @@
-import { compare } from '../compare.mjs'
-import { bare, libraries, peers, ringfence } from '../libraries.mjs'
+import { oneAtATime } from '../compare.mjs'
+import { bare } from '../libraries.mjs'
 import { FULL, QUICK, races } from '../races.mjs'
 
 /** How the cost grows with the nodes, and with the waiters. */
 export const growth = {
   number: 8,
   title: 'how the cost grows',
-  async run({ servers, quick }) {
-    const who = quick ? [bare, ringfence, ...peers.slice(0, 1)] : libraries
-    const nodes = []
-    for (const count of quick ? [1, 5, 9] : [1, 3, 5, 7, 9]) {
-      const rows = await compare(servers.slice(0, count), { rounds: quick ? 3 : 9, ms: quick ? 40 : 150, who })
+  servers: 9,
+  async run({ servers, quick, waiting: who }) {
+    const [nodes, nodeRounds] = [[], []]
+    for (const count of quick ? [1, 9] : [1, 3, 5, 7, 9]) {
+      const plan = { rounds: quick ? 8 : 60, warmMs: quick ? 100 : 600, who }
+      const { rows, rounds } = await oneAtATime(servers.slice(0, count), plan)
       nodes.push(line(`nodes: ${count}`, rows, 'p50Ms'))
+      nodeRounds.push({ title: `nodes: ${count}`, columns: [], rows: [], rounds })
     }
-    const waiters = []
-    for (const count of quick ? [10, 1_000] : [1, 10, 100, 1_000]) {
-      const plan = {
-        processes: 1,
-        waiters: count,
-        ...(quick ? QUICK : FULL),
-        rounds: quick ? 1 : 3,
-        peerRounds: 1,
-        who,
-      }
-      waiters.push(line(`waiters: ${count}`, await races(servers.slice(0, 1), plan), 'perSecond'))
+    const [waiters, waiterRounds] = [[], []]
+    for (const count of quick ? [10, 1_000] : [10, 100, 1_000]) {
+      const length = quick ? { ...QUICK, rounds: 1 } : { ...FULL, rounds: 3, warmMs: 800 }
+      const racing = who.filter((library) => library !== bare)
+      const plan = { processes: 1, waiters: count, ...length, peerRounds: 1, who: racing }
+      const { rows, rounds } = await races(servers.slice(0, 1), plan)
+      waiters.push(line(`waiters: ${count}`, rows, 'perSecond'))
+      waiterRounds.push({ title: `waiters: ${count}`, columns: [], rows: [], rounds })
     }
     return {
       tables: [
         { title: 'p50 of an uncontended section in ms', columns: columns(who, 3), rows: nodes },
-        { title: 'sections per second on one node', columns: columns(who.slice(1), 0), rows: waiters },
+        { title: 'sections per second on one node', columns: columns(who, 0), rows: waiters },
+        ...nodeRounds,
+        ...waiterRounds,
       ],
-      targets: [],
+      goals: [],
     }
   },
 }
