@@ -124,13 +124,13 @@ function goals(report) {
     '',
     `${reached} of ${all.length} goals reached:`,
     '',
-    '| question | ratio | measured | 95 % bounds | goal | stretch | |',
-    '|---|---|---|---|---|---|---|',
+    '| question | ratio | measured | bounds | rounds | goal | stretch | |',
+    '|---|---|---|---|---|---|---|---|',
     ...all.map((goal) => {
-      const { question, text, value, low, high, verdict } = goal
+      const { question, text, value, low, high, rounds, verdict } = goal
       const bound = (number) => (number === undefined ? '' : `${goal.atMost ? '≤' : '≥'} ${number}`)
       const bounds = low === undefined || low === null ? '' : `${low.toFixed(2)} to ${high.toFixed(2)}`
-      const cells = [question, text, times(value), bounds, bound(goal.goal), bound(goal.stretch), verdict]
+      const cells = [question, text, times(value), bounds, rounds || '', bound(goal.goal), bound(goal.stretch), verdict]
       return `| ${cells.join(' | ')} |`
     }),
   ]

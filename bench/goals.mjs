@@ -68,10 +68,10 @@ export function judged(question, outcomes) {
 /** @param {Goal} goal */
 export function verdict(goal, outcome) {
   if (outcome === undefined) return { ...goal, verdict: 'not measured' }
-  const { value, low, high, base } = outcome
+  const { value, low, high, base, rounds } = outcome
   const passes = (bound) => bound !== undefined && (goal.atMost ? value <= bound : value >= bound)
   const verdict = passes(goal.stretch) ? 'stretch reached' : passes(goal.goal) ? 'reached' : 'not reached'
-  return { ...goal, value, low, high, base, verdict }
+  return { ...goal, value, low, high, rounds, base, verdict }
 }
 
 /** @param {{ verdict: string }} goal */

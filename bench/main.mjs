@@ -78,7 +78,7 @@ async function run(chosen) {
   // The short version has the two that are fastest without contention.
   const some = ({ name }) => !options.quick || /^(redlock 5 beta|redis-semaphore)/.test(name)
   const waiting = [bare, ...builds, ...peers.filter(some)]
-  const free = [bare, ...builds, scriptsAlone, ...peers]
+  const free = [bare, ...builds, scriptsAlone, ...peers.filter(some)]
   // New ones for every question: nobody inherits the keys, the scripts or the connections of the question before.
   for (const { number, title, servers: count = 5, run } of chosen) {
     const servers = await startServers(count)

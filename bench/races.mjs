@@ -5,6 +5,9 @@ import { median, Rounds, shuffled, spread } from './rounds.mjs'
 /** Races over so quickly are run several times in a round: a few milliseconds say little. */
 const LEAST_MS = 300
 const MOST_REPEATS = 12
+/** Those with their defaults: no further race when they have taken that long. */
+const MOST_APART = 3
+const ENOUGH_APART_MS = 2_000
 
 /** How long it all may take. */
 export const QUICK = { rounds: 2, peerRounds: 1, boundMs: 2_000, warmMs: 200 }
@@ -42,7 +45,8 @@ export async function races(servers, plan) {
     for (const library of who) {
       await contest.open(library, plan.warmMs)
       // What waiting needs besides: the code for it, and the connections that are opened with the first wait.
-      if (library !== bare) await repeated(contest, library, { ...plan, boundMs: 2_000 })
+      if (library !== bare)
+        await repeated(contest, library, { ...plan, boundMs: 2_000 }, library.peer ? LEAST_MS : plan.warmMs)
     }
     /** @type {Set<import('./libraries.mjs').Library>} once is enough */
     const unfinished = new Set()
@@ -64,29 +68,35 @@ export async function races(servers, plan) {
     contest.close()
   }
   for (const library of alone) {
-    const outcome = await single(servers, library, plan)
-    outcomes.get(library)?.push(outcome)
-    kept.add(new Map([[library.name, outcome.perSecond]]))
+    for (const outcome of await apart(servers, library, plan)) {
+      outcomes.get(library)?.push(outcome)
+      kept.add(new Map([[library.name, outcome.perSecond]]))
+    }
   }
   const rows = [...who, ...alone].map((library) => row(library, outcomes.get(library), kept))
   return { rows, rounds: kept, fairness }
 }
 
-/** One race, and nothing of it is left for the next: some cannot be stopped while they wait. */
-async function single(servers, library, { processes, waiters, boundMs, warmMs }) {
+/** A few races, of which nothing is left for the next library: some cannot be stopped while they wait. */
+async function apart(servers, library, { processes, waiters, boundMs, warmMs }) {
   const contest = new Contest(servers, processes)
   try {
     await contest.open(library, warmMs / 3)
-    return await contest.race(library, waiters, boundMs)
+    const [outcomes, began] = [[], performance.now()]
+    while (outcomes.length < MOST_APART && performance.now() - began < ENOUGH_APART_MS) {
+      outcomes.push(await contest.race(library, waiters, boundMs))
+      if (outcomes.at(-1).unfinished) break
+    }
+    return outcomes
   } finally {
     contest.close()
   }
 }
 
-async function repeated(contest, library, { waiters, boundMs }) {
+async function repeated(contest, library, { waiters, boundMs }, leastMs = LEAST_MS) {
   const outcomes = []
-  const began = performance.now()
-  while (outcomes.length < MOST_REPEATS && performance.now() - began < LEAST_MS) {
+  const [began, most] = [performance.now(), (MOST_REPEATS * leastMs) / LEAST_MS]
+  while (outcomes.length < most && performance.now() - began < leastMs) {
     outcomes.push(await contest.race(library, waiters, boundMs))
   }
   return outcomes

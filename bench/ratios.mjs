@@ -61,4 +61,5 @@ const AGAINST_COLUMNS = [
   { key: 'high', title: 'to', ratio: true },
   { key: 'ofRates', title: 'of the rates', ratio: true },
   { key: 'ofP50', title: 'of the p50', ratio: true },
+  { key: 'drift', title: 'last third to first', ratio: true },
 ]

@@ -57,7 +57,7 @@ export class Rounds {
       if (value === null || other === null) return []
       return [this.#figure === 'µs a section' ? other / value : value / other]
     })
-    return { ...middle(ratios), rounds: ratios.length }
+    return { ...middle(ratios), drift: drift(ratios) }
   }
 
   toJSON() {
@@ -78,7 +78,7 @@ function digits(value) {
 
 /** The median, and between which bounds it lies with a probability of 95 %, if the values are independent. */
 export function middle(values) {
-  return { value: median(values), ...interval(values) }
+  return { value: median(values), ...interval(values), rounds: values.length }
 }
 
 /** By the ranks of the sorted values; with fewer than six rounds there is nothing narrower than the extremes. */
@@ -88,6 +88,12 @@ function interval(values) {
   const reach = 0.98 * Math.sqrt(values.length)
   const low = Math.max(0, Math.floor(values.length / 2 - reach))
   return { low: sorted[low], high: sorted[values.length - 1 - low] }
+}
+
+/** The median of the last third to that of the first: far from 1, something was not warm yet, or the machine has changed. */
+function drift(values) {
+  const third = Math.floor(values.length / 3)
+  return third < 10 ? undefined : median(values.slice(-third)) / median(values.slice(0, third))
 }
 
 /** Without the tenth at either end: what a stray stop of the machine can't move. */

@@ -7,7 +7,7 @@ export const oneNode = {
   number: 1,
   title: 'one node, uncontended, one at a time',
   async run({ servers, quick, free }) {
-    const plan = { rounds: quick ? 40 : 700, warmMs: quick ? 200 : 2_500, who: free }
+    const plan = { rounds: quick ? 40 : 700, warmMs: quick ? 1_000 : 6_000, who: free }
     const measured = await oneAtATime(servers.slice(0, 1), plan)
     return {
       tables: [{ title: '', columns: COMPARE_COLUMNS, ...measured }, againstAll(measured)],

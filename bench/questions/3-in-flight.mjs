@@ -7,7 +7,7 @@ export const inFlight = {
   number: 3,
   title: '64 in flight, distinct resources',
   async run({ servers, quick, free }) {
-    const plan = { rounds: quick ? 4 : 30, ms: 80, warmMs: quick ? 200 : 2_000, inFlight: 64, who: free }
+    const plan = { rounds: quick ? 6 : 40, ms: 60, warmMs: quick ? 500 : 4_000, inFlight: 64, who: free }
     const one = await manyAtATime(servers.slice(0, 1), plan)
     const five = await manyAtATime(servers.slice(0, 5), plan)
     return {

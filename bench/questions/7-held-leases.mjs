@@ -12,7 +12,7 @@ export const heldLeases = {
   title: '10,000 held leases with renewal, five nodes',
   async run({ servers, quick, waiting, baseline }) {
     const five = servers.slice(0, 5)
-    const plan = { leases: quick ? 2_000 : 10_000, ttlMs: quick ? 2_000 : 6_000, ttls: quick ? 1 : 2 }
+    const plan = { leases: quick ? 2_000 : 10_000, ttlMs: quick ? 1_000 : 6_000, ttls: quick ? 1 : 2 }
     const short = ['ringfence', 'redis-semaphore', baseline?.name]
     const who = waiting.filter((each) => each !== bare && (!quick || short.includes(each.name)))
     const kept = new Rounds(
