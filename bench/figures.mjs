@@ -80,7 +80,9 @@ function held(report) {
   if (question === undefined) return []
   const rows = question.tables[0].rows.filter(({ note }) => note === undefined)
   const ours = rows.find(({ library }) => library === 'ringfence')
-  const others = rows.filter((row) => !row.library.startsWith('ringfence'))
+  // What is no longer held costs nothing, so those who lost leases are only named.
+  const losers = rows.filter(({ lost }) => lost > 0).map(({ library, lost }) => `${library} lost ${whole(lost)} leases`)
+  const others = rows.filter((row) => !row.library.startsWith('ringfence') && !(row.lost > 0))
   const before = rows.find((row) => row.library.startsWith('ringfence at'))
   const all = (key, text) =>
     range(
@@ -91,7 +93,7 @@ function held(report) {
     `- ${question.title}: ringfence uses ${percent(ours.clientCpu)} of a core in the client` +
       `${before === undefined ? '' : ` (${before.library}: ${percent(before.clientCpu)})`} and ${percent(ours.serverCpu)} in the servers, for ` +
       `${whole(ours.commandsPerSecond)} commands a second in ${whole(ours.requestsPerSecond)} requests; the others ` +
-      `${all('clientCpu', percent)} and ${all('serverCpu', percent)}, for ${all('commandsPerSecond')} commands in ${all('requestsPerSecond')} requests.`,
+      `${all('clientCpu', percent)} and ${all('serverCpu', percent)}, for ${all('commandsPerSecond')} commands in ${all('requestsPerSecond')} requests${losers.map((text) => `; ${text}`).join('')}.`,
   ]
 }
 
