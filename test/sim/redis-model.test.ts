@@ -302,13 +302,13 @@ test('a model refuses the numbers that Redis refuses', async () => {
 
 /** Several steps in one call: two acquires, a confirmation, a hand-over, a release. */
 const TOGETHER = [
-  ...['10', 'l4', 'f4', 'l5', 'f5', 'l4', 'f4', 'l5', 'f5', 'l4', 'f4'],
-  ...['a', '2', '4', 'A', '60000', '5', '60000'],
-  ...['a', '2', '4', 'B', '60000', '5', '60000'],
-  ...['c', '2', '3', 'A', '9000000000000000', '60000'],
-  ...['h', '2', '5', 'B', 'C', '60000', '5', '60000'],
-  ...['r', '2', '5', 'A', '0', '60000', 'publish', 'c4'],
-]
+  '10 l4 f4 l5 f5 l4 f4 l5 f5 l4 f4',
+  'a 2 4 A 60000 5 60000',
+  'a 2 4 B 60000 5 60000',
+  'c 2 3 A 9000000000000000 60000',
+  'h 2 5 B C 60000 5 60000',
+  'r 2 5 A 0 60000 publish c4',
+].flatMap((words) => words.split(' '))
 
 const STEPS_OF_LEASES = [
   ['EVAL', ACQUIRE.text, ...TOGETHER],

@@ -1,0 +1,5 @@
+export function promisesOf(plan: {
+  readonly library?: { readonly name: string; readonly from?: string }
+  readonly ports: readonly number[]
+  readonly client?: 'ioredis' | 'node-redis'
+}): Promise<number>
