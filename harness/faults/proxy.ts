@@ -15,6 +15,8 @@ export interface Proxy extends AsyncDisposable {
   readonly lostReplies: number
   /** Pieces of requests and replies that `dropRequests` and `dropReplies` have swallowed so far. */
   readonly dropped: number
+  /** How often a client has begun to send after the server's last word: the round trips of requests that go one at a time. */
+  readonly roundTrips: number
   /** Holds everything of one direction (or of both) back. 0 ends it. */
   delay: (ms: number, which?: Direction | 'both') => void
   /** The server gets the requests and its answers vanish; the connection stays open. */
@@ -47,6 +49,7 @@ interface Faults {
   cut: { requestContains: string | undefined } | undefined
   lostReplies: number
   dropped: number
+  roundTrips: number
 }
 
 /** A TCP proxy in front of a server on this machine, with faults that a test switches on and off. */
@@ -57,6 +60,7 @@ export async function startProxy(targetPort: number): Promise<Proxy> {
     cut: undefined,
     lostReplies: 0,
     dropped: 0,
+    roundTrips: 0,
   }
   const links = new Set<Link>()
   let aimedAt = targetPort
@@ -98,6 +102,9 @@ export async function startProxy(targetPort: number): Promise<Proxy> {
     get dropped() {
       return faults.dropped
     },
+    get roundTrips() {
+      return faults.roundTrips
+    },
     delay: (ms, which = 'both') => {
       if (which !== 'replies') faults.delayMs.requests = ms
       if (which !== 'requests') faults.delayMs.replies = ms
@@ -132,6 +139,7 @@ class Link {
   #askedForCut: Faults['cut']
   #firstRequests = ''
   #isForgotten = false
+  #lastToSend: Direction = 'replies'
 
   constructor(client: Socket, server: Socket, faults: Faults, closed: () => void) {
     this.#client = client
@@ -160,6 +168,8 @@ class Link {
     const queue = new DelayQueue()
     const later = (action: () => void): void => queue.add(this.#faults.delayMs[direction], action)
     from.on('data', (piece) => {
+      if (direction === 'requests' && this.#lastToSend === 'replies') this.#faults.roundTrips += 1
+      this.#lastToSend = direction
       if (!this.#swallows(direction, piece)) later(() => to.writable && to.write(piece))
     })
     from.on('end', () => later(() => !this.#isForgotten && to.end()))

@@ -40,6 +40,7 @@ export async function startMariadb(options: MariadbOptions = {}): Promise<Mariad
       port,
       socket: path.join(folder, 'socket'),
       'pid-file': path.join(folder, 'pid'),
+      tmpdir: folder,
       'innodb-buffer-pool-size': '16M',
       'innodb-flush-method': 'nosync',
       ...options.settings,
@@ -66,6 +67,8 @@ async function createData(data: string): Promise<void> {
   const settings = assignments({
     basedir: baseFolder(),
     datadir: data,
+    // Servers of another process namespace may have the same number, and with it the same names of files in /tmp.
+    tmpdir: data,
     'auth-root-authentication-method': 'normal',
   })
   await runTool({ path: install, args: ['--no-defaults', '--skip-test-db', ...settings], env, cwd: data })

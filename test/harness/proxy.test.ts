@@ -45,6 +45,16 @@ test('without faults requests and replies pass', async () => {
   expect(await answered('+OK\r\n$1\r\n1\r\n')).toBe(true)
 })
 
+test('round trips are counted: what is sent before the answer belongs to the same one', async () => {
+  socket.write('SET a 1\r\n')
+  socket.write('GET a\r\n')
+  await answered('+OK\r\n$1\r\n1\r\n')
+  expect(proxy.roundTrips).toBe(1)
+  socket.write('PING\r\n')
+  await answered('+PONG')
+  expect(proxy.roundTrips).toBe(2)
+})
+
 test('a lost reply still lands the write', async () => {
   proxy.cutOnNextReply()
   const failed = once(socket, 'error')
