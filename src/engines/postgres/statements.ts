@@ -20,6 +20,7 @@ export interface PostgresStatements {
   readonly create: string
   readonly exists: string
   readonly takeOne: string
+  readonly takeAll: string
   readonly look: string
   readonly take: string
   readonly note: string
@@ -55,6 +56,7 @@ export function postgresStatements(table: string): PostgresStatements {
   /** A row that nobody has: released, expired, or its session has ended (one of $5, a JSON array). */
   const isFree = `l.owner IS NULL OR l.expires_at <= ${NOW}`
   const isEnded = `l.session::text IN (SELECT json_array_elements_text($5::text::json))`
+  const raced = `('${RACED}: ' || l.resource)::bigint`
   const changed = `owner = excluded.owner, session = excluded.session, acquired_at = excluded.acquired_at,
   expires_at = excluded.expires_at`
   /** Rows are locked in the order of their names, by every statement that locks several: nobody waits in a circle. */
@@ -73,6 +75,18 @@ ON CONFLICT (resource) DO UPDATE SET
 WHERE l.owner = excluded.owner OR ${isFree}
 RETURNING token::text AS token, ${PID}`,
 
+    // The clock is the token. If a row is held, or its counter is ahead of the clock, nothing is touched: a lock would be in
+    // the way of the holder's renewals. What changes between that look and the insertion fails the statement, as in `take`.
+    takeAll: `INSERT INTO ${t} AS l (resource, token, owner, session, acquired_at, expires_at)
+SELECT name, ${CLOCK_US}, $2::text, $4::text::bigint, ${NOW}, ${UNTIL('$3')}
+FROM json_array_elements_text($1::text::json) AS w (name)
+WHERE NOT EXISTS (SELECT FROM ${t} AS l WHERE l.resource = ANY (ARRAY(${NAMES})) AND (NOT (${isFree}) OR l.token >= ${CLOCK_US}))
+ORDER BY name COLLATE "C"
+ON CONFLICT (resource) DO UPDATE SET
+  token = CASE WHEN l.token < excluded.token AND (${isFree}) THEN excluded.token ELSE ${raced} END,
+  ${changed}
+RETURNING token::text AS token, ${PID}`,
+
     // A session that has ended has let go of its lock, so that we get it. Its own connection would get it as well, and so
     // would everybody on a replica, which knows no locks of the primary.
     look: `SELECT c.us::text AS clock, l.resource, l.token::text AS token, l.owner, l.session::text AS session,
@@ -88,7 +102,7 @@ SELECT name, $6::text::bigint, $2::text, $4::text::bigint, ${NOW}, ${UNTIL('$3')
 FROM json_array_elements_text($1::text::json) AS w (name) ORDER BY name COLLATE "C"
 ON CONFLICT (resource) DO UPDATE SET
   token = CASE WHEN l.token < excluded.token AND (${isFree} OR ${isEnded}) THEN excluded.token
-    ELSE ('${RACED}: ' || l.resource)::bigint END,
+    ELSE ${raced} END,
   ${changed}
 RETURNING ${PID}`,
 

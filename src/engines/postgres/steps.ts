@@ -1,6 +1,6 @@
 import type { LeaseInfo, LeaseRef } from '../../engine.ts'
 import { columnText, type SqlQuery, type SqlRow } from '../shared/sql/client.ts'
-import type { FailureKind, LeaseSteps, TableLook, TableRow, Take } from '../shared/sql/steps.ts'
+import type { FailureKind, LeaseSteps, TableLook, TableRow, Take, TakeAtOnce } from '../shared/sql/steps.ts'
 import { failureKind, isRaced, sqlState } from './errors.ts'
 import { postgresStatements, quoted, type PostgresStatements } from './statements.ts'
 
@@ -38,10 +38,20 @@ export class PostgresSteps implements LeaseSteps {
     if (options.bound) this.leave = (lease) => this.#leave(lease)
   }
 
-  readonly takeOne = async ({ resources, owner, ttlMs }: Take): Promise<bigint | undefined> => {
+  readonly takeAtOnce = async (take: Take): Promise<TakeAtOnce> => {
+    const { resources, owner, ttlMs } = take
     const { query, session } = await this.#options.connection()
-    const [row] = await query(this.#sql.takeOne, [resources[0]!, owner, whole(ttlMs), session])
-    return row === undefined ? undefined : BigInt(columnText(row, 'token'))
+    const isOne = resources.length === 1
+    const [statement, names] = isOne
+      ? [this.#sql.takeOne, resources[0]!]
+      : [this.#sql.takeAll, JSON.stringify(resources)]
+    try {
+      const [row] = await query(statement, [names, owner, whole(ttlMs), session])
+      return row === undefined ? {} : { token: BigInt(columnText(row, 'token')) }
+    } catch (error) {
+      if (isRaced(error)) return {}
+      throw error
+    }
   }
 
   async look(resources: readonly string[]): Promise<TableLook> {

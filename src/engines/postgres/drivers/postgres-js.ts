@@ -4,8 +4,8 @@ import type { ListenConnection, PostgresClient, PostgresConnection } from '../cl
 import { inTransaction, type BeginsTransactions } from './postgres-js-transaction.ts'
 
 interface Unsafe {
-  /** Runs when it is awaited, and is not prepared under a name. */
-  unsafe(text: string, params?: unknown[]): PromiseLike<unknown>
+  /** Runs when it is awaited. */
+  unsafe(text: string): PromiseLike<unknown>
 }
 
 interface PostgresJs extends Unsafe, BeginsTransactions {
@@ -68,6 +68,23 @@ export function reservedPostgresJs(sql: ReservedPostgresJs): PostgresConnection 
   }
 }
 
+/**
+ * Before its parameters, postgres.js sends a statement alone and waits for its description: a round trip of its own. Only what it
+ * has prepared on that connection spares it that, and behind a pooler that lends out connections for single transactions
+ * answers then go astray. So the parameters are written into the statement.
+ */
 function queryOf(sql: Unsafe): SqlQuery {
-  return async (text, params) => rowsOf(await sql.unsafe(text, [...params]))
+  return async (text, params) => rowsOf(await sql.unsafe(withLiterals(text, params)))
+}
+
+/** As bytes in hexadecimal, so that no setting of quotes, backslashes or encodings can make a value a statement. */
+export function withLiterals(text: string, params: Parameters<SqlQuery>[1]): string {
+  return text.replaceAll(/\$(\d+)/g, (_, number: string) => literal(params[Number(number) - 1]))
+}
+
+function literal(value: string | Uint8Array | null | undefined): string {
+  if (value === undefined) throw new TypeError('a statement has more parameters than values')
+  if (value === null) return 'NULL'
+  const bytes = `decode('${Buffer.from(value).toString('hex')}', 'hex')`
+  return typeof value === 'string' ? `convert_from(${bytes}, 'UTF8')` : bytes
 }

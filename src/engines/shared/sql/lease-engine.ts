@@ -183,11 +183,10 @@ export class LeaseEngine implements Engine {
   async #acquire(request: LeaseRequest, again: Again): Promise<Grant | Refusal> {
     const { resources } = request
     for (let tries = 0; tries < MOST_TRIES; tries++) {
-      if (resources.length === 1 && this.#steps.takeOne !== undefined) {
-        const token = await again(() => this.#steps.takeOne!(request))
-        if (token !== undefined) return { kind: 'granted', token }
-      }
-      const look = await again(() => this.#steps.look(resources))
+      const first =
+        this.#steps.takeAtOnce === undefined ? undefined : await again(() => this.#steps.takeAtOnce!(request))
+      if (first?.token !== undefined) return { kind: 'granted', token: first.token }
+      const look = first?.look ?? (await again(() => this.#steps.look(resources)))
       const blocker = blockerOf(look, request.owner)
       if (blocker !== undefined) {
         const isNoted = this.#options.wakeups?.isWatched(resources) !== true || blocker.isAwaited

@@ -26,6 +26,12 @@ export interface TableLook {
   readonly rows: readonly TableRow[]
 }
 
+/** A token: they are ours. No token: not all of them were free. Then `look` is what the statement saw, if it returns that. */
+export interface TakeAtOnce {
+  readonly token?: bigint
+  readonly look?: TableLook
+}
+
 export interface Take {
   readonly resources: readonly string[]
   readonly owner: string
@@ -38,8 +44,11 @@ export interface Take {
  * transaction. All times are the server's.
  */
 export interface LeaseSteps {
-  /** Only where one statement can both take a free row and return the new token. Undefined means that it was not free. */
-  readonly takeOne?: (take: Take) => Promise<bigint | undefined>
+  /**
+   * Only where one statement can both find out whether the rows are free and take them, all of them or none. Returns undefined
+   * where the server turns out to have no such statement.
+   */
+  readonly takeAtOnce?: (take: Take) => Promise<TakeAtOnce | undefined>
   look(resources: readonly string[]): Promise<TableLook>
   /**
    * Takes all of the rows or none: each only if it is free at that moment and its counter is below the token. Returns false

@@ -1,0 +1,90 @@
+import type { Engine, LeaseRef } from '../../../src/engine.ts'
+import { grant, request } from './sql/requests.ts'
+
+/** As many leases as the keeper renews at once. */
+const MANY = 200
+
+/** Round trips of each step, one at a time and with nobody else about. */
+export interface RoundTrips {
+  /** The first acquire, and the first release, of an engine whose client is connected. */
+  readonly first: readonly [acquire: number, release: number]
+  /** A resource that nobody has ever had. */
+  readonly fresh: readonly [acquire: number, release: number]
+  /** One that was held before. */
+  readonly again: readonly [acquire: number, release: number]
+  readonly refusal: number
+  /** Three resources: as fresh ones, and as ones that were held before. */
+  readonly several: readonly [acquire: number, release: number]
+  readonly severalAgain: readonly [acquire: number, release: number]
+  readonly handOver: number
+  readonly handOverOfSeveral: number
+  readonly renewal: number
+  /** 200 leases, of one ttl and of many, and 200 of which one is gone. */
+  readonly renewalOfMany: number
+  readonly renewalOfManyTtls: number
+  readonly renewalWithLoss: number
+}
+
+export const ONE_EACH: RoundTrips = {
+  first: [1, 1],
+  fresh: [1, 1],
+  again: [1, 1],
+  refusal: 1,
+  several: [1, 1],
+  severalAgain: [1, 1],
+  handOver: 1,
+  handOverOfSeveral: 1,
+  renewal: 1,
+  renewalOfMany: 1,
+  renewalOfManyTtls: 1,
+  renewalWithLoss: 1,
+}
+
+/** `count` returns how many round trips there have been so far. The engine is a new one. */
+export async function roundTripsOf(engine: Engine, count: () => number | Promise<number>): Promise<RoundTrips> {
+  const trips = async (work: () => Promise<unknown>): Promise<number> => {
+    const before = await count()
+    await work()
+    return (await count()) - before
+  }
+  const section = async (resources: readonly string[]): Promise<readonly [number, number]> => {
+    let lease!: LeaseRef
+    const acquire = await trips(async () => (lease = await grant(engine, { resources })))
+    return [acquire, await trips(() => engine.release(lease))]
+  }
+  const handOver = async (resources: readonly string[]): Promise<number> => {
+    const lease = await grant(engine, { resources })
+    const next = request({ resources })
+    return trips(async () => {
+      const outcome = await engine.handOver!(lease, next)
+      if (outcome.kind === 'refused') throw new Error(`the hand-over was refused: ${outcome.reason}`)
+    })
+  }
+  const renewal = (leases: readonly LeaseRef[], lost = 0): Promise<number> =>
+    trips(async () => {
+      const answers = await engine.extend(leases)
+      const held = answers.filter(({ kind }) => kind === 'held').length
+      if (held !== leases.length - lost) throw new Error(`${held} of ${leases.length} leases were renewed`)
+    })
+  const names = ['one', 'two', 'three']
+  const [first, fresh, again] = [await section(['first']), await section(['one']), await section(['one'])]
+  const several = await section(['fresh 1', 'fresh 2', 'fresh 3'])
+  const severalAgain = await section(names)
+  await grant(engine, { resources: ['held'] })
+  const refusal = await trips(() => engine.acquire(request({ resources: ['held'] })))
+  const leases = await Promise.all(Array.from({ length: MANY }, () => grant(engine)))
+  return {
+    first,
+    fresh,
+    again,
+    refusal,
+    several,
+    severalAgain,
+    handOver: await handOver(['handed over']),
+    handOverOfSeveral: await handOver(names),
+    renewal: await renewal(leases.slice(0, 1)),
+    renewalOfMany: await renewal(leases),
+    renewalOfManyTtls: await renewal(leases.map((lease, index) => ({ ...lease, ttlMs: 30_000 + index }))),
+    renewalWithLoss: await engine.release(leases[50]!).then(() => renewal(leases, 1)),
+  }
+}
