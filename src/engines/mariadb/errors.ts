@@ -7,8 +7,9 @@ const OUT_OF_RANGE = 1690
 /** A deadlock, a lock that was not free within the server's own time limit, a row that changed under a snapshot. */
 const AGAIN = [1213, 1205, 1020]
 const NO_TABLE = 1146
+const SYNTAX = 1064
 /** Wrong password, no such database, forbidden or wrong statements. */
-const NEVER = [1044, 1045, 1046, 1049, 1054, 1064, 1142, 1143, 1227, 1305, 1370, 1698]
+const NEVER = [1044, 1045, 1046, 1049, 1054, SYNTAX, 1142, 1143, 1227, 1305, 1370, 1698]
 /** The server shuts down, or someone ended the connection or the statement. */
 const UNKNOWN = [1053, 1317, 1927]
 /** The mariadb driver's pool had no connection for us, so that nothing was sent. */
@@ -23,6 +24,11 @@ export class AutocommitError extends Error {
 
 export function isRaced(error: unknown): boolean {
   return errorNumber(error) === OUT_OF_RANGE
+}
+
+/** The server does not know the statement. */
+export function isSyntaxError(error: unknown): boolean {
+  return errorNumber(error) === SYNTAX
 }
 
 export function failureKind(error: unknown): FailureKind {

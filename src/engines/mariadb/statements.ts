@@ -8,8 +8,16 @@ import { DEFAULT_TABLE, tableParts } from '../shared/sql/table-name.ts'
  */
 const NOW = 'UTC_TIMESTAMP(6)'
 const IS_LIVE = `expires_at > ${NOW}`
+const IS_FREE = `(owner IS NULL OR NOT ${IS_LIVE})`
+/** In µs since 1970. */
+const CLOCK = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', ${NOW})`
+/** What `look` and `takeOne` return of a row. */
+const SHOWN = `HEX(resource) AS resource, HEX(owner) AS owner, CAST(token AS CHAR) AS token,
+  CAST(CEIL(TIMESTAMPDIFF(MICROSECOND, ${NOW}, expires_at) / 1000) AS CHAR) AS remaining`
 /** The counter is above 0, so that this overflows and fails the statement, in every sql_mode. */
 const FAIL = '9223372036854775807 + token'
+const TAKEN = `token = IF(token < VALUES(token) AND ${IS_FREE}, VALUES(token), ${FAIL}),
+  owner = VALUES(owner), acquired_at = VALUES(acquired_at), expires_at = VALUES(expires_at)`
 
 export function quoted(table: string): string {
   return tableParts(table)
@@ -52,28 +60,53 @@ WHERE table_schema = ${schema} AND table_name = '${name}'`
    * replicas sends a locking read to the primary, and a replica may lag behind.
    */
   look(resources: readonly string[]): string {
-    return `SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', ${NOW}) AS CHAR) AS clock, IF(@@autocommit, 'on', 'off') AS autocommit,
-  HEX(l.resource) AS resource, HEX(l.owner) AS owner, CAST(l.token AS CHAR) AS token,
-  CAST(CEIL(TIMESTAMPDIFF(MICROSECOND, ${NOW}, l.expires_at) / 1000) AS CHAR) AS remaining
+    return `SELECT CAST(${CLOCK} AS CHAR) AS clock, IF(@@autocommit, 'on', 'off') AS autocommit, ${SHOWN}
 FROM (SELECT 1) AS one LEFT JOIN ${this.#table} AS l ON l.resource IN (${names(resources)})
 ORDER BY l.resource FOR UPDATE`
+  }
+
+  /**
+   * Takes the row if it is free, keeps it if it is the owner's already, and otherwise leaves it as it is. Returns the row as it
+   * is then; without autocommit it touches nothing and returns nothing. The assignments mean the same whether each sees those
+   * before it, as is usual here, or none, as with SIMULTANEOUS_ASSIGNMENT.
+   */
+  takeOne({ resources, owner, ttlMs }: Take): string {
+    return `INSERT INTO ${this.#table} (resource, token, owner, acquired_at, expires_at)
+SELECT ${bytes(resources[0]!)}, ${CLOCK}, ${bytes(owner)}, ${NOW}, ${until(ttlMs)} FROM DUAL WHERE @@autocommit
+ON DUPLICATE KEY UPDATE
+  token = IF(${IS_FREE}, GREATEST(token + 1, VALUES(token)), token),
+  acquired_at = IF(${IS_FREE}, VALUES(acquired_at), acquired_at),
+  owner = IF(${IS_FREE}, VALUES(owner), owner),
+  expires_at = IF(owner = VALUES(owner) OR ${IS_FREE}, VALUES(expires_at), expires_at)
+RETURNING CAST(${CLOCK} AS CHAR) AS clock, ${SHOWN}`
+  }
+
+  /**
+   * Takes all rows, with the clock as their token. Like `take`, it fails as a whole if one of them is not free, and also if a
+   * counter is ahead of the clock. Without autocommit it touches nothing and returns nothing.
+   */
+  takeAll({ resources, owner, ttlMs }: Take): string {
+    const wanted = sorted(resources).map((name, index) => (index === 0 ? `SELECT ${name} AS name` : `SELECT ${name}`))
+    return `INSERT INTO ${this.#table} (resource, token, owner, acquired_at, expires_at)
+SELECT name, ${CLOCK}, ${bytes(owner)}, ${NOW}, ${until(ttlMs)}
+FROM (${wanted.join(' UNION ALL ')}) AS wanted WHERE @@autocommit ORDER BY name
+ON DUPLICATE KEY UPDATE ${TAKEN}
+RETURNING CAST(token AS CHAR) AS token`
   }
 
   /** One row that is not free fails the statement, and all rows are as they were. */
   take({ resources, owner, ttlMs, token }: Take & { token: bigint }): string {
     const rows = sorted(resources).map((name) => `(${name}, ${token}, ${bytes(owner)}, ${NOW}, ${until(ttlMs)})`)
     return `INSERT INTO ${this.#table} (resource, token, owner, acquired_at, expires_at) VALUES ${rows.join(', ')}
-ON DUPLICATE KEY UPDATE
-  token = IF(token < VALUES(token) AND (owner IS NULL OR NOT ${IS_LIVE}), VALUES(token), ${FAIL}),
-  owner = VALUES(owner), acquired_at = VALUES(acquired_at), expires_at = VALUES(expires_at)`
+ON DUPLICATE KEY UPDATE ${TAKEN}`
   }
 
   /**
    * An owner never has other resources than those it asked for, so the two lists name no pair that was not meant. Rows are
    * locked in the order of their names, by every statement that locks several.
    */
-  extend(leases: readonly LeaseRef[], ttlMs: number): string {
-    return `UPDATE ${this.#table} SET expires_at = ${until(ttlMs)} WHERE ${this.#areOurs(leases)} ORDER BY resource`
+  extend(leases: readonly LeaseRef[]): string {
+    return `UPDATE ${this.#table} SET expires_at = ${untilOf(leases)} WHERE ${this.#areOurs(leases)} ORDER BY resource`
   }
 
   held(leases: readonly LeaseRef[]): string {
@@ -120,5 +153,18 @@ function names(resources: readonly string[]): string {
 }
 
 function until(ttlMs: number): string {
-  return `${NOW} + INTERVAL ${Math.ceil(ttlMs) * 1000} MICROSECOND`
+  return `${NOW} + INTERVAL ${microseconds(ttlMs)} MICROSECOND`
+}
+
+/** Most leases of a process have the same ttl. */
+function untilOf(leases: readonly LeaseRef[]): string {
+  const { ttlMs } = leases[0]!
+  const others = leases.filter((lease) => lease.ttlMs !== ttlMs)
+  if (others.length === 0) return until(ttlMs)
+  const cases = others.map((lease) => `WHEN ${bytes(lease.owner)} THEN ${microseconds(lease.ttlMs)}`)
+  return `${NOW} + INTERVAL (CASE owner ${cases.join(' ')} ELSE ${microseconds(ttlMs)} END) MICROSECOND`
+}
+
+function microseconds(ms: number): number {
+  return Math.ceil(ms) * 1000
 }

@@ -1,14 +1,19 @@
 import type { LeaseInfo, LeaseRef } from '../../engine.ts'
 import { columnText, type SqlRow } from '../shared/sql/client.ts'
-import type { FailureKind, LeaseSteps, TableLook, TableRow, Take } from '../shared/sql/steps.ts'
+import type { FailureKind, LeaseSteps, TableLook, TableRow, Take, TakeAtOnce } from '../shared/sql/steps.ts'
+import { batches } from '../shared/together.ts'
 import { fromHex, type RunMariadb } from './client.ts'
-import { AutocommitError, failureKind, isRaced } from './errors.ts'
+import { AutocommitError, failureKind, isRaced, isSyntaxError } from './errors.ts'
 import { MariadbStatements } from './statements.ts'
+
+/** Names and owners in one statement, where each byte is two characters. Servers take a megabyte and more. */
+const MOST_BYTES = 250_000
 
 export class MariadbSteps implements LeaseSteps {
   readonly schema: string
   readonly #run: RunMariadb
   readonly #sql: MariadbStatements
+  #canReturn = true
 
   constructor(run: RunMariadb, table: string) {
     this.#run = run
@@ -16,13 +21,22 @@ export class MariadbSteps implements LeaseSteps {
     this.schema = this.#sql.create
   }
 
+  /** Only MariaDB, from 10.5 on, returns rows from an insertion. On other servers it is a look and then a take. */
+  readonly takeAtOnce = async (take: Take): Promise<TakeAtOnce | undefined> => {
+    if (!this.#canReturn) return undefined
+    try {
+      return await (take.resources.length === 1 ? this.#takeOne(take) : this.#takeAll(take))
+    } catch (error) {
+      if (!isSyntaxError(error)) throw error
+      this.#canReturn = false
+      return undefined
+    }
+  }
+
   async look(resources: readonly string[]): Promise<TableLook> {
     const { rows } = await this.#run(this.#sql.look(resources))
     if (columnText(rows[0], 'autocommit') !== 'on') throw new AutocommitError()
-    return {
-      clockUs: BigInt(columnText(rows[0], 'clock')),
-      rows: rows.filter(({ token }) => token !== null).map(tableRow),
-    }
+    return tableLook(rows)
   }
 
   async take(take: Take & { token: bigint }): Promise<boolean> {
@@ -36,14 +50,12 @@ export class MariadbSteps implements LeaseSteps {
   }
 
   async extend(leases: readonly LeaseRef[]): Promise<readonly boolean[]> {
-    const held = leases.map(() => false)
-    for (const [ttlMs, indexes] of byTtl(leases)) {
-      const group = indexes.map((index) => leases[index]!)
-      const { affected } = await this.#run(this.#sql.extend(group, ttlMs))
-      const isAll = affected === group.reduce((sum, { resources }) => sum + resources.length, 0)
+    const held: boolean[] = []
+    for (const batch of batches(leases, MOST_BYTES, sizeOf)) {
+      const { affected } = await this.#run(this.#sql.extend(batch))
+      const isAll = affected === batch.reduce((sum, { resources }) => sum + resources.length, 0)
       // Rows that are the owner's now were so at the extension too: a lease that is gone never comes back.
-      const isHeld = isAll ? () => true : await this.#holding(group)
-      for (const index of indexes) held[index] = isHeld(leases[index]!)
+      held.push(...batch.map(isAll ? () => true : await this.#holding(batch)))
     }
     return held
   }
@@ -84,6 +96,25 @@ export class MariadbSteps implements LeaseSteps {
     return failureKind(error)
   }
 
+  async #takeOne(take: Take): Promise<TakeAtOnce> {
+    const { rows } = await this.#run(this.#sql.takeOne(take))
+    if (rows.length === 0) throw new AutocommitError()
+    const look = tableLook(rows)
+    const [row] = look.rows
+    return row?.owner === take.owner ? { token: row.token } : { look }
+  }
+
+  async #takeAll(take: Take): Promise<TakeAtOnce> {
+    try {
+      const { rows } = await this.#run(this.#sql.takeAll(take))
+      if (rows.length === 0) throw new AutocommitError()
+      return { token: BigInt(columnText(rows[0], 'token')) }
+    } catch (error) {
+      if (isRaced(error)) return {}
+      throw error
+    }
+  }
+
   async #holding(leases: readonly LeaseRef[]): Promise<(lease: LeaseRef) => boolean> {
     const { rows } = await this.#run(this.#sql.held(leases))
     const held = new Set(
@@ -93,19 +124,20 @@ export class MariadbSteps implements LeaseSteps {
   }
 }
 
-function byTtl(leases: readonly LeaseRef[]): Map<number, number[]> {
-  const groups = new Map<number, number[]>()
-  for (const [index, { ttlMs }] of leases.entries()) {
-    const group = groups.get(ttlMs)
-    if (group === undefined) groups.set(ttlMs, [index])
-    else group.push(index)
-  }
-  return groups
+function sizeOf({ resources, owner }: LeaseRef): number {
+  return resources.reduce((sum, resource) => sum + Buffer.byteLength(resource), owner.length)
 }
 
 /** Neither of the two contains a control character. */
 function pair(resource: string, owner: string): string {
   return `${owner}\n${resource}`
+}
+
+function tableLook(rows: readonly SqlRow[]): TableLook {
+  return {
+    clockUs: BigInt(columnText(rows[0], 'clock')),
+    rows: rows.filter(({ token }) => token !== null).map(tableRow),
+  }
 }
 
 function tableRow(row: SqlRow): TableRow {

@@ -89,9 +89,10 @@ test('names that a collation would hold for the same are different ones', async 
 test('a time zone, another sql_mode and another character set change nothing', async () => {
   const odd = await createConnection({ ...addressOf(server), charset: 'latin1', timezone: '+05:00' })
   opened.push(() => odd.end())
-  await odd.query(`SET time_zone = '-09:00', sql_mode = 'NO_BACKSLASH_ESCAPES,ANSI_QUOTES'`)
+  await odd.query(`SET time_zone = '-09:00', sql_mode = 'NO_BACKSLASH_ESCAPES,ANSI_QUOTES,SIMULTANEOUS_ASSIGNMENT'`)
   const [one, two] = [mariadb(odd), open()]
   const name = `it's "Ω" \\`
+  await one.release(await grant(one, { resources: [name] }))
   const lease = await grant(one, { resources: [name], ttlMs: 10_000 })
   const refusal = await two.acquire(request({ resources: [name] }))
   expect(refusal).toMatchObject({ kind: 'refused', holder: lease.owner })
@@ -134,8 +135,7 @@ test('an acquire whose answer is lost is undone', async () => {
   const pool = createPool({ ...addressOf(server), port: proxy.port })
   const engine = mariadb(pool, { requestTimeout: 1000 })
   await engine.init!()
-  // With the delay, the look is answered in time and the insertion is not.
-  for (const fault of [() => proxy.cutOnNextReply('INSERT'), () => proxy.delay(700, 'replies')]) {
+  for (const fault of [() => proxy.cutOnNextReply('INSERT'), () => proxy.delay(1200, 'replies')]) {
     const asked = request()
     const isFree = `SELECT COUNT(*) FROM ringfence_leases WHERE resource = '${asked.resources[0]}' AND owner IS NULL`
     fault()
@@ -167,6 +167,24 @@ test('waiters poll, and get in', async () => {
   await held.release()
   await using lease = await waiting
   expect(lease.token).toBeGreaterThan(held.token)
+})
+
+test('a counter that is ahead of the clock is still followed by a greater one, also of several', async () => {
+  const engine = open()
+  const ahead = await grant(engine, { resources: ['ahead'] })
+  await engine.release(ahead)
+  await server.sql('UPDATE ringfence_leases SET token = 8000000000000000')
+  expect((await grant(engine, { resources: ['ahead', 'other'] })).token).toBe(8_000_000_000_000_001n)
+})
+
+test('an owner that asks again for what it has gets the same token, and the whole ttl again', async () => {
+  const engine = open()
+  for (const resources of [['again'], ['again 1', 'again 2']]) {
+    const asked = request({ resources, ttlMs: 5000 })
+    const [first, second] = [await engine.acquire(asked), await engine.acquire({ ...asked, ttlMs: 60_000 })]
+    expect(second).toEqual(first)
+    for (const { remainingMs } of await leasesOf(engine, resources[0])) expect(remainingMs).toBeGreaterThan(50_000)
+  }
 })
 
 test('a pool of mysql2 with callbacks, and any object with query(sql), will do', async () => {
