@@ -8,6 +8,7 @@ import { tableSettings } from '../shared/sql/settings.ts'
 import { recogniseMariadb, type MariadbLike } from './client.ts'
 import { checkMariadb } from './doctor.ts'
 import { MariadbSteps } from './steps.ts'
+import { MariadbWakeups } from './wakeups.ts'
 
 export type { MariadbLike } from './client.ts'
 export { mariadbSchema } from './statements.ts'
@@ -24,12 +25,15 @@ export interface MariadbOptions {
   clock?: Clock
 }
 
-/** Leases in an InnoDB table of MariaDB or MySQL, by the server's clock. Waiters poll: these servers notify nobody. */
+/** Leases in an InnoDB table of MariaDB or MySQL, by the server's clock. These servers notify nobody, so one reader looks for all who wait. */
 export function mariadb(client: MariadbLike, options: MariadbOptions = {}): Engine {
   optionsOrThrow(options, ['table', 'createTable', 'requestTimeout', 'drift', 'clock'])
   const run = recogniseMariadb(client)
   const { clock = systemClock } = options
   const { table, createTable, timeoutMs, limits } = tableSettings(options)
+  const steps = new MariadbSteps(run, table)
+  const random = systemRandom
+  const wakeups = new MariadbWakeups({ clock, random, free: (resources) => steps.free(resources) })
   // The class that PostgreSQL has in common with MariaDB; its steps are ours.
   return new LeaseEngine({
     name: 'mariadb',
@@ -37,10 +41,12 @@ export function mariadb(client: MariadbLike, options: MariadbOptions = {}): Engi
     guarantees: GUARANTEES,
     limits,
     clock,
-    random: systemRandom,
-    steps: new MariadbSteps(run, table),
+    random,
+    steps,
     createTable,
     timeoutMs,
+    wakeups,
+    end: () => wakeups.close(),
     check: (ttlMs) => checkMariadb({ run, clock, ttlMs, driftMs: limits.driftMs(ttlMs), table, createTable }),
   })
 }

@@ -114,6 +114,12 @@ ON DUPLICATE KEY UPDATE ${TAKEN}`
 ORDER BY resource FOR UPDATE`
   }
 
+  /** A plain read: it decides nothing, but says where an attempt may succeed. */
+  counters(resources: readonly string[]): string {
+    return `SELECT HEX(resource) AS resource, CAST(token AS CHAR) AS token, IF(${IS_FREE}, 'free', 'held') AS state
+FROM ${this.#table} WHERE resource IN (${names(resources)})`
+  }
+
   release({ resources, owner }: Pick<LeaseRef, 'resources' | 'owner'>): string {
     return `UPDATE ${this.#table} SET owner = NULL, expires_at = ${NOW}
 WHERE resource IN (${names(resources)}) AND owner = ${bytes(owner)} AND ${IS_LIVE} ORDER BY resource`

@@ -60,6 +60,20 @@ export class MariadbSteps implements LeaseSteps {
     return held
   }
 
+  /** The counters of those that are free, by name; of a resource without a row it is undefined. */
+  async free(resources: readonly string[]): Promise<Map<string, string | undefined>> {
+    const free = new Map<string, string | undefined>(resources.map((resource) => [resource, undefined]))
+    for (const batch of batches(resources, MOST_BYTES, (name) => Buffer.byteLength(name))) {
+      const { rows } = await this.#run(this.#sql.counters(batch))
+      for (const row of rows) {
+        const resource = fromHex(columnText(row, 'resource'))
+        if (columnText(row, 'state') === 'free') free.set(resource, columnText(row, 'token'))
+        else free.delete(resource)
+      }
+    }
+    return free
+  }
+
   async release(lease: Pick<LeaseRef, 'resources' | 'owner'>): Promise<{ live: number; awaited: number }> {
     const { affected } = await this.#run(this.#sql.release(lease))
     return { live: affected, awaited: 0 }

@@ -7,6 +7,11 @@ export class Watchers {
     return this.#byResource.size
   }
 
+  /** The resources that are watched. */
+  names(): string[] {
+    return [...this.#byResource.keys()]
+  }
+
   /** Returns a function that ends the watch; calling it twice does no harm. */
   add(resources: readonly string[], freed: () => void): () => void {
     // A function of its own for each watch: the same callback may be handed in twice.

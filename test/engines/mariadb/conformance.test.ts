@@ -28,7 +28,7 @@ describe.each(Object.entries(CLIENTS))('%s', (_name, connect) => {
   // What follows from the short ttl of some cases is too little time for a busy machine.
   const cases = conformance({
     engine: () => mariadb(clients[asked++ % 2]!.client, { requestTimeout: '2s' }),
-    methods: ['handOver', 'probe', 'init'],
+    methods: ['handOver', 'watch', 'probe', 'init'],
     shortTtlMs: 400,
   })
 

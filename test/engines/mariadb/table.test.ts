@@ -160,13 +160,25 @@ test('a pool of mysql2 goes on after a restart of the server, and the lease is s
   await pool.end()
 })
 
-test('waiters poll, and get in', async () => {
-  const [one, two] = [createLocks(open()), createLocks(open())]
-  const held = await one.acquire('poll')
-  const waiting = two.acquire('poll', { wait: '20s' })
+test('a waiter gets in after a release by another process, long before the lease would have ended', async () => {
+  const sent: string[] = []
+  const pool = openPool()
+  const client = {
+    query: (sql: string) => {
+      sent.push(sql)
+      return pool.query(sql)
+    },
+  }
+  const [one, two] = [createLocks(open()), createLocks(mariadb(client))]
+  const held = await one.acquire('look', { ttl: '10m' })
+  const waiting = two.acquire('look', { wait: '20s' })
+  // Attempts write, so somebody who waits reads in between.
+  const reads = (): number => sent.filter((sql) => sql.startsWith('SELECT')).length
+  await until(() => reads() >= 3, { what: 'looks' })
   await held.release()
   await using lease = await waiting
   expect(lease.token).toBeGreaterThan(held.token)
+  await two.close()
 })
 
 test('a counter that is ahead of the clock is still followed by a greater one, also of several', async () => {

@@ -41,11 +41,11 @@ export interface LeaseEngineOptions {
   readonly end?: () => Promise<void>
 }
 
-/** Where the database notifies of releases. */
+/** Those who wait here are woken after a release. */
 export interface LeaseWakeups {
   watch(resources: readonly string[], freed: () => void): Watch
   /** Whether somebody here relies on a notification: then we may only be refused by a holder that will notify us. */
-  isWatched(resources: readonly string[]): boolean
+  isWatched?(resources: readonly string[]): boolean
 }
 
 /** A statement that lost a race runs at most this often; under a strict isolation level every rival's commit is one. */
@@ -174,6 +174,7 @@ export class LeaseEngine implements Engine {
    */
   #watch(wakeups: LeaseWakeups, resources: readonly string[], freed: () => void): Watch {
     const watch = wakeups.watch(resources, freed)
+    if (this.#steps.noteAll === undefined) return watch
     const ask = (): Promise<boolean> => this.#steps.noteAll!(resources).then(() => true)
     const asked = watch.armed.then((isArmed) => isArmed && this.#run(ask, this.#options.timeoutMs(NO_TTL_MS), true))
     // The core polls, and its attempts say what is wrong.
@@ -189,7 +190,7 @@ export class LeaseEngine implements Engine {
       const look = first?.look ?? (await again(() => this.#steps.look(resources)))
       const blocker = blockerOf(look, request.owner)
       if (blocker !== undefined) {
-        const isNoted = this.#options.wakeups?.isWatched(resources) !== true || blocker.isAwaited
+        const isNoted = this.#options.wakeups?.isWatched?.(resources) !== true || blocker.isAwaited
         if (isNoted || (await again(() => this.#steps.note!(blocker)))) return refusal(blocker)
         // It was released between the look and the note, and nobody was notified.
         continue

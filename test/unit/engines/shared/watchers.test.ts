@@ -6,6 +6,7 @@ test('a watcher is called for each of its resources, until its watch is closed',
   const called: string[] = []
   const close = watchers.add(['a', 'b'], () => called.push('first'))
   watchers.add(['b'], () => called.push('second'))
+  expect(watchers.names()).toEqual(['a', 'b'])
   expect([watchers.wake('a'), watchers.wake('b'), watchers.wake('c')]).toEqual([1, 2, 0])
   expect(called).toEqual(['first', 'first', 'second'])
   close()
