@@ -97,7 +97,7 @@ class MongodbStoreGuard<S> extends StoreGuard implements MongodbGuard<S> {
       throw new TypeError(`collection: expected a name, got ${shown(collection)}`)
     }
     this.#db = db
-    this.#durable = new DurableWrites(db, this.#context.clock)
+    this.#durable = new DurableWrites(db)
     this.#durableOf.set(db.client, this.#durable)
     const open = db.collection.bind(db) as (name: string, options: object) => unknown
     this.#fences = open(collection, DURABLE) as FenceCollection
@@ -125,8 +125,8 @@ class MongodbStoreGuard<S> extends StoreGuard implements MongodbGuard<S> {
   #durableFor(collection: unknown): DurableWrites {
     const db = property(collection, 'db')
     const client = property(db, 'client')
-    if (typeof client !== 'object' || client === null) return new DurableWrites(undefined, this.#context.clock)
-    const durable = this.#durableOf.get(client) ?? new DurableWrites(db, this.#context.clock)
+    if (typeof client !== 'object' || client === null) return new DurableWrites(undefined)
+    const durable = this.#durableOf.get(client) ?? new DurableWrites(db)
     this.#durableOf.set(client, durable)
     return durable
   }

@@ -10,8 +10,13 @@ export interface MongoCollection {
   findOneAndUpdate(filter: object, update: object[], options: object): Promise<unknown>
   updateOne(filter: object, update: object[], options: object): Promise<{ readonly matchedCount: number }>
   updateMany(filter: object, update: object[], options: object): Promise<{ readonly matchedCount: number }>
+  bulkWrite(operations: MongoUpsert[], options: object): Promise<unknown>
   find(filter: object, options: object): MongoCursor
   watch(pipeline: object[], options: object): MongoChangeStream
+}
+
+export interface MongoUpsert {
+  readonly updateOne: { readonly filter: object; readonly update: object[]; readonly upsert: true }
 }
 
 export interface MongoCursor {

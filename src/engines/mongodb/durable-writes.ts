@@ -1,5 +1,5 @@
-import type { Clock } from '../../clock.ts'
 import { hasMethods, property } from '../shared/shape.ts'
+import { isTaken } from './errors.ts'
 
 /** `replicated`: the server that takes writes is a member of a replica set, or a mongos in front of several. */
 export type Deployment = 'alone' | 'replicated'
@@ -31,30 +31,29 @@ interface DriverDb {
 
 /** An answer of `hello`, or the question. */
 interface Known {
-  readonly askedMs: number
   readonly answer: Promise<Deployment>
   deployment?: Deployment
 }
 
-/** A server alone can be restarted as a member of a replica set, and no request needs to fail for that. */
-const ALONE_FOR_MS = 1000
-
 /**
- * Chooses the write concern by what the server says it is, and proves the choice by the reply to the write itself: a member of
- * a replica set, or a mongos, puts the time of the operation into each reply, and a server alone does not. So a write with
- * `w: 1` that reached a replica set after all, because the server was restarted while the write waited for a connection, is
- * not believed.
+ * Chooses the write concern by what the server is, and proves the choice by the reply to the write itself: a member of a
+ * replica set, or a mongos, puts the time of the operation into each reply, and a server alone does not. So a write with `w: 1`
+ * that reached a replica set after all, because the server was restarted meanwhile, is not believed.
+ *
+ * The choice itself may be wrong without harm, so it need not cost a round trip. The driver watches its servers and knows what
+ * they are. The server is asked (`hello`) while the driver does not know it, after a request that failed, and where an earlier
+ * answer and the driver disagree.
  */
 export class DurableWrites {
   readonly #db: DriverDb | undefined
-  readonly #clock: Clock
   #known: Known | undefined
+  /** A request has failed since the server was last asked. */
+  #isDoubted = false
 
   /** A `Db` of the driver. Of one that cannot be asked, a replica set is assumed. */
-  constructor(db: unknown, clock: Clock) {
+  constructor(db: unknown) {
     const canAsk = hasMethods(db, 'command') && hasMethods(property(db, 'client'), 'startSession')
     this.#db = canAsk ? (db as unknown as DriverDb) : undefined
-    this.#clock = clock
   }
 
   async send<T>(write: (options: DurableWrite) => Promise<T>, { signal, session }: WriteBounds = {}): Promise<T> {
@@ -72,7 +71,11 @@ export class DurableWrites {
         own.endSession().catch(() => undefined)
       }
     } catch (error) {
-      this.#known = undefined
+      // A refusal is an answer like any other.
+      if (!isTaken(error)) {
+        this.#known = undefined
+        this.#isDoubted = true
+      }
       throw error
     }
   }
@@ -100,9 +103,13 @@ export class DurableWrites {
   async #deployment(db: DriverDb, signal: AbortSignal | undefined): Promise<Deployment> {
     for (;;) {
       const known = this.#known
-      const isFresh =
-        known?.deployment === 'replicated' || this.#clock.monotonicMs() - (known?.askedMs ?? -Infinity) < ALONE_FOR_MS
-      if (known === undefined || !isFresh) return this.#ask(db, signal)
+      const seen = seenByDriver(db)
+      if (known === undefined) {
+        return this.#isDoubted || seen === undefined || seen === 'away' ? this.#ask(db, signal) : seen
+      }
+      // A server alone that was away may have come back as a member of a replica set.
+      const isDenied = known.deployment === 'alone' ? seen === 'replicated' || seen === 'away' : seen === 'alone'
+      if (known.deployment !== undefined && isDenied) return this.#ask(db, signal)
       try {
         return await known.answer
       } catch {
@@ -120,8 +127,11 @@ export class DurableWrites {
       raw: false,
       ...(signal === undefined ? {} : { signal }),
     }
-    const answer = db.command({ hello: 1 }, options).then((hello) => (known.deployment = deploymentOf(hello)))
-    const known: Known = { askedMs: this.#clock.monotonicMs(), answer }
+    const answer = db.command({ hello: 1 }, options).then((hello) => {
+      this.#isDoubted = false
+      return (known.deployment = deploymentOf(hello))
+    })
+    const known: Known = { answer }
     this.#known = known
     return answer
   }
@@ -131,4 +141,14 @@ export class DurableWrites {
 export function deploymentOf(hello: object): Deployment {
   const isMember = typeof property(hello, 'setName') === 'string' || property(hello, 'isreplicaset') === true
   return isMember || property(hello, 'msg') === 'isdbgrid' ? 'replicated' : 'alone'
+}
+
+/** What the driver knows from watching the servers; `away`: it reaches none. Undefined where the driver does not say. */
+function seenByDriver({ client }: DriverDb): Deployment | 'away' | undefined {
+  const servers = property(property(property(client, 'topology'), 'description'), 'servers')
+  if (!(servers instanceof Map)) return undefined
+  const types = [...servers.values()].map((server) => String(property(server, 'type')))
+  if (types.some((type) => type.startsWith('RS') || type === 'Mongos')) return 'replicated'
+  if (types.includes('Standalone')) return 'alone'
+  return types.every((type) => type === 'Unknown') ? 'away' : undefined
 }

@@ -17,6 +17,7 @@ import type {
 import { asError } from '../../errors.ts'
 import { Cleanup } from '../shared/cleanup.ts'
 import { inRounds } from '../shared/next-round.ts'
+import { batches } from '../shared/together.ts'
 import type { MongoDb } from './client.ts'
 import { cleanUpAfter } from './cleanup.ts'
 import { checkMongodb } from './doctor/index.ts'
@@ -45,6 +46,11 @@ const GUARANTEES: Guarantees = {
 /** Requests that belong to no lease have the timeout of a lease of 30 s. */
 const NO_TTL_MS = 30_000
 
+/** How often a request is made again because others have changed the same documents meanwhile. */
+const MOST_TRIES = 3
+/** Names and owners in one request. A server takes 16 MB. */
+const MOST_BYTES = 1_000_000
+
 /** Leases as documents of one collection. */
 export class MongodbEngine implements Engine {
   readonly name = 'mongodb'
@@ -65,7 +71,7 @@ export class MongodbEngine implements Engine {
     this.#db = db
     this.#settings = settings
     this.#deadlines = new Deadlines(clock)
-    this.#steps = new MongodbSteps(db, collection, clock, this.#deadlines)
+    this.#steps = new MongodbSteps(db, collection, this.#deadlines)
     this.#cleanup = new Cleanup(clock, (error) => isPermanent(asError(error)))
     this.#wakeups = new ChangeStreamWakeups(this.#steps.collection, clock, this.#deadlines)
   }
@@ -87,7 +93,7 @@ export class MongodbEngine implements Engine {
         )
         return shown.owner === owner ? { kind: 'granted', token: shown.token } : refusal(shown)
       }
-      return (await this.#blocker(request)) ?? (await this.#takeAll(request))
+      return await this.#takeAll(request)
     } catch (cause) {
       return await this.#failed(cause, request, [owner])
     }
@@ -106,10 +112,11 @@ export class MongodbEngine implements Engine {
         )
         return shown === undefined ? { kind: 'refused', reason: 'held' } : { kind: 'granted', token: shown.token }
       }
-      const outcome = await this.#takeAll(next, lease.owner)
-      // A part of the lease was lost, so the rest is of no use to its old owner.
-      if (outcome.kind === 'refused') await this.#clear(resources, [lease.owner], lease.ttlMs)
-      return outcome
+      if (await this.#steps.passAllOn(lease, next, this.#settings.requestTimeoutMs(next.ttlMs)))
+        return { kind: 'granted', token: lease.token + 1n }
+      // A part of the lease was lost, so the rest is of no use to either of them.
+      await this.#clear(resources, [lease.owner, next.owner], lease.ttlMs)
+      return { kind: 'refused', reason: 'held' }
     } catch (cause) {
       // It is unknown which of the two holds it, and neither wants it any more.
       return await this.#failed(cause, next, [lease.owner, next.owner])
@@ -117,19 +124,7 @@ export class MongodbEngine implements Engine {
   }
 
   async extend(leases: readonly LeaseRef[]): Promise<readonly Extension[]> {
-    const answers: Extension[] = []
-    const byTtl = new Map<number, number[]>()
-    for (const [index, { ttlMs }] of leases.entries()) {
-      const same = byTtl.get(ttlMs)
-      if (same === undefined) byTtl.set(ttlMs, [index])
-      else same.push(index)
-    }
-    const groups = [...byTtl.values()].map(async (indexes) => {
-      const group = await this.#extend(indexes.map((index) => leases[index]!))
-      for (const [place, index] of indexes.entries()) answers[index] = group[place]!
-    })
-    await Promise.all(groups)
-    return answers
+    return (await Promise.all(batches(leases, MOST_BYTES, sizeOf).map((batch) => this.#extend(batch)))).flat()
   }
 
   async release(lease: LeaseRef): Promise<Release> {
@@ -191,71 +186,70 @@ export class MongodbEngine implements Engine {
   /**
    * Several resources, all or none, without a transaction: a server without a replica set has no transactions.
    *
-   * 1. Take one resource after the other, in the order of their names. Each take raises the counter of its resource by one.
-   *    At the first resource that is held, free those taken before it and give up. Nobody waits while holding something, so
-   *    there is no deadlock. Of several clients that want the same resources, the one that gets the first resource is not
-   *    stopped by the others there.
-   * 2. The token is the highest counter found. One statement, acknowledged by a majority, extends every document that is still
-   *    ours and raises its counter to the token. The lease is granted only if the statement found all documents.
+   * 1. Read all documents. If one is held, nothing is taken: clients that want several resources would otherwise take and free
+   *    some of them again and again, and each time turn away, and then wake, clients that want only these.
+   * 2. The token is one above the highest counter. One request, acknowledged by a majority, takes one resource after the
+   *    other, in the order of their names, each only if it is free and its counter is still below the token. It stops at the
+   *    first that is not so; then those taken before it are freed. Nobody waits while holding something, so there is no
+   *    deadlock. Of several clients that want the same resources, the one that gets the first is not stopped by the others
+   *    there.
    *
-   * The token is above every earlier token of each resource, because the take raised each counter above them. It is below
-   * every later token, because each counter was at least the token while the resource was ours, and no step lowers a counter.
-   * So the tokens of one resource differ and grow, and none of this depends on a clock.
-   *
-   * Step 1 needs no majority: step 2 does not find what a failover has rolled back. A client that dies in the middle leaves
-   * some of the resources held for their ttl, like a client that dies right after its grant.
+   * The token is above every earlier token of each resource, because it is written only over a lower counter. It is below every
+   * later token, because no step lowers a counter. So the tokens of one resource differ and grow, and none of this depends on a
+   * clock. A client that dies in the middle leaves some of the resources held for their ttl, like a client that dies right after
+   * its grant.
    */
-  async #takeAll(request: LeaseRequest, from?: string): Promise<Grant | Refusal> {
+  async #takeAll(request: LeaseRequest): Promise<Grant | Refusal> {
     const { resources, owner, ttlMs } = request
     const timeoutMs = this.#settings.requestTimeoutMs(ttlMs)
-    let token = 0n
-    for (const [index, resource] of resources.entries()) {
-      const shown =
-        from === undefined
-          ? await this.#steps.take(resource, owner, ttlMs, 'primary', timeoutMs)
-          : await this.#steps.passOn(resource, from, request, 'primary', timeoutMs)
-      if (shown?.owner !== owner) {
-        await this.#clear(resources.slice(0, index), [owner], ttlMs)
-        return shown === undefined ? { kind: 'refused', reason: 'held' } : refusal(shown)
+    for (let tries = 0; tries < MOST_TRIES; tries++) {
+      const documents = await this.#steps.look(resources, timeoutMs)
+      const held = documents.filter(({ leftMs = 0 }) => leftMs > 0)
+      const blockers = held.filter((document) => document.owner !== owner)
+      if (blockers.length > 0) return refusal(blockers.reduce((one, two) => (one.leftMs! >= two.leftMs! ? one : two)))
+      const highest = documents.reduce((most, { token }) => (token > most ? token : most), 0n)
+      if (held.length === resources.length && held.every(({ token }) => token === highest)) {
+        // The same owner asks again.
+        if (await this.#steps.extend([request], timeoutMs)) return { kind: 'granted', token: highest }
+      } else if (await this.#steps.takeAll(request, highest + 1n, ttlMs, timeoutMs)) {
+        return { kind: 'granted', token: highest + 1n }
       }
-      if (shown.token > token) token = shown.token
+      await this.#clear(resources, [owner], ttlMs)
     }
-    if (await this.#steps.raise(request, token, ttlMs, timeoutMs)) return { kind: 'granted', token }
-    await this.#clear(resources, [owner], ttlMs)
     return { kind: 'refused', reason: 'split' }
   }
 
   /**
-   * A read before the first step, so that clients that want several resources do not take and free some of them again and
-   * again while another one is held: each time would turn away, and then wake, clients that want only these.
+   * All in one request, which says how many documents it has found. If some were lost, a read shows which. Only what one
+   * request has found as a whole counts as held.
    */
-  async #blocker({ resources, owner, ttlMs }: LeaseRequest): Promise<Refusal | undefined> {
-    let last: LeaseDocument | undefined
-    for await (const shown of this.#steps.find(resources, this.#settings.requestTimeoutMs(ttlMs))) {
-      if (shown.owner !== owner && (shown.leftMs ?? 0) > (last?.leftMs ?? 0)) last = shown
-    }
-    return last === undefined ? undefined : refusal(last)
-  }
-
-  /** All in one request. If some were lost, each half in a request of its own, until it is known which. */
   async #extend(leases: readonly LeaseRef[]): Promise<readonly Extension[]> {
-    const { ttlMs } = leases[0]!
+    const timeoutMs = this.#settings.requestTimeoutMs(Math.min(...leases.map(({ ttlMs }) => ttlMs)))
+    let held = leases
     try {
-      if (await this.#steps.extend(leases, ttlMs, this.#settings.requestTimeoutMs(ttlMs)))
-        return leases.map(() => ({ kind: 'held' }))
+      for (let tries = 0; held.length > 0 && !(await this.#steps.extend(held, timeoutMs)); tries++) {
+        if (tries === MOST_TRIES) throw new Error('leases were lost faster than it could be found out which')
+        held = await this.#stillHeld(held, timeoutMs)
+      }
     } catch (error) {
       const cause = asError(error)
       return leases.map(() => ({ kind: 'unknown', cause }))
     }
-    if (leases.length > 1) {
-      const middle = leases.length >> 1
-      const halves = [leases.slice(0, middle), leases.slice(middle)]
-      return (await Promise.all(halves.map((half) => this.#extend(half)))).flat()
-    }
-    const { resources, owner } = leases[0]!
+    const isHeld = new Set(held)
+    const lost = leases.filter((lease) => !isHeld.has(lease))
     // The rest of a lease on several resources was just extended, and nobody will release it.
-    if (resources.length > 1) await this.#clear(resources, [owner], ttlMs)
-    return [{ kind: 'lost' }]
+    const torn = lost.filter(({ resources }) => resources.length > 1)
+    await Promise.all(torn.map(({ resources, owner, ttlMs }) => this.#clear(resources, [owner], ttlMs)))
+    return leases.map((lease) => ({ kind: isHeld.has(lease) ? 'held' : 'lost' }))
+  }
+
+  async #stillHeld(leases: readonly LeaseRef[], timeoutMs: number): Promise<readonly LeaseRef[]> {
+    const owners = new Map<string, string>()
+    const resources = leases.flatMap((lease) => lease.resources)
+    for (const { resource, owner, leftMs = 0 } of await this.#steps.look(resources, timeoutMs)) {
+      if (leftMs > 0) owners.set(resource, owner)
+    }
+    return leases.filter((lease) => lease.resources.every((resource) => owners.get(resource) === lease.owner))
   }
 
   async #clear(resources: readonly string[], owners: readonly string[], ttlMs: number): Promise<void> {
@@ -271,6 +265,10 @@ export class MongodbEngine implements Engine {
   #free(resources: readonly string[], owners: readonly string[]): Promise<void> {
     return this.#steps.clear(resources, owners, this.#settings.requestTimeoutMs(NO_TTL_MS))
   }
+}
+
+function sizeOf({ resources, owner }: LeaseRef): number {
+  return resources.reduce((sum, resource) => sum + Buffer.byteLength(resource), 2 * owner.length)
 }
 
 function refusal({ owner, leftMs }: LeaseDocument): Refusal {

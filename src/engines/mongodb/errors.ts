@@ -11,6 +11,10 @@ export function mongodbError(cause: unknown, resources: readonly string[]): Engi
   return engineErrorFrom(error, 'mongodb', resources, { message: short, isPermanent: isPermanent(error) })
 }
 
+const CONVERSION_FAILURE = 241
+/** Another client has just inserted the document. It is there now and stays, so the next try finds it. */
+export const DUPLICATE_KEY = 11_000
+
 /** The server's codes for failures that stay the same at every retry. */
 const PERMANENT_CODES = new Set([
   2, // BadValue: the server has no journal to write to
@@ -24,7 +28,7 @@ const PERMANENT_CODES = new Set([
   100, // UnsatisfiableWriteConcern
   121, // DocumentValidationFailure
   166, // CommandNotSupportedOnView
-  241, // ConversionFailure: the token in the document is not a number
+  CONVERSION_FAILURE, // the token in the document is not a number
   8000, // Atlas answers with this code in place of 18
 ])
 
@@ -46,4 +50,9 @@ export function isPermanent(error: Error): boolean {
 export function codeOf(error: unknown): number {
   const { code } = error as { code?: unknown }
   return typeof code === 'number' ? code : Number.NaN
+}
+
+/** The statement of `takeWith` has failed, as it does if it may not take the resource; or two have just inserted the same document. */
+export function isTaken(error: unknown): boolean {
+  return [CONVERSION_FAILURE, DUPLICATE_KEY].includes(codeOf(error))
 }

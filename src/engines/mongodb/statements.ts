@@ -13,6 +13,9 @@ import { property } from '../shared/shape.ts'
 /** The lease has not ended. A document without `until` is free: a missing value is less than any other. */
 const LIVE = { $gt: ['$until', '$$NOW'] }
 
+/** 64 bits, also if a restored backup has it as a shorter number. */
+const COUNTER = { $toLong: { $ifNull: ['$token', 0] } }
+
 /** What a read returns. Both spans are computed by the server's clock, so our clock plays no part. */
 export const SHOWN = {
   owner: 1,
@@ -20,6 +23,9 @@ export const SHOWN = {
   leftMs: { $subtract: ['$until', '$$NOW'] },
   heldMs: { $subtract: ['$$NOW', '$since'] },
 }
+
+/** What a read before a grant returns: the same, and a counter that is none makes it fail. */
+export const LOOKED_AT = { ...SHOWN, token: COUNTER }
 
 /**
  * Grants a free resource. A held one stays as it is, except for its own owner: a request that is sent twice is granted once,
@@ -31,15 +37,26 @@ export function take(owner: string, ttlMs: number): object[] {
   return [{ $replaceWith: { $cond: [LIVE, held, granted(owner, ttlMs)] } }]
 }
 
-/** Grants a resource to the next owner; the filter is `ownedBy` the previous one. */
-export function passOn(owner: string, ttlMs: number): object[] {
-  return [{ $replaceWith: granted(owner, ttlMs) }]
+/**
+ * Grants a free resource with this token, which is above its counter. If it is held by another owner, or if its counter has
+ * grown meanwhile, the statement fails, because no text is a number.
+ */
+export function takeWith(token: bigint, owner: string, ttlMs: number): object[] {
+  const isOthers = { $and: [LIVE, { $ne: ['$owner', { $literal: owner }] }] }
+  const isTaken = { $or: [isOthers, { $gte: [COUNTER, token] }] }
+  const fail = { $toLong: { $concat: ['ringfence: taken meanwhile: ', '$_id'] } }
+  return [{ $replaceWith: { $cond: [isTaken, fail, granted(owner, ttlMs, token)] } }]
 }
 
-function granted(owner: string, ttlMs: number): object {
+/** Grants a resource to the next owner; the filter is `ownedBy` the previous one. */
+export function passOn(owner: string, ttlMs: number, token?: bigint): object[] {
+  return [{ $replaceWith: granted(owner, ttlMs, token) }]
+}
+
+/** Without a token: the next one. */
+function granted(owner: string, ttlMs: number, token?: bigint): object {
   const changes = {
-    // 64 bits, also if a restored backup has it as a shorter number.
-    token: { $add: [{ $toLong: { $ifNull: ['$token', 0] } }, 1] },
+    token: token ?? { $add: [COUNTER, 1] },
     // As a literal: '$until' would be read as the name of a field.
     owner: { $literal: owner },
     since: '$$NOW',
@@ -53,18 +70,23 @@ export function ownedBy(resources: readonly string[], owners: readonly string[])
   return { _id: oneOf(resources), owner: oneOf(owners), $expr: LIVE }
 }
 
+export function named(resources: readonly string[]): object {
+  return { _id: oneOf(resources) }
+}
+
 /** Filters the resources that anyone holds now, of these or of all. */
 export function live(resources?: readonly string[]): object {
   return resources === undefined ? { $expr: LIVE } : { _id: oneOf(resources), $expr: LIVE }
 }
 
-export function extended(ttlMs: number): object[] {
-  return [{ $set: { until: { $add: ['$$NOW', ttlMs] } } }]
-}
-
-/** An extension that also raises the counters to one number. It never lowers a counter. */
-export function raised(token: bigint, ttlMs: number): object[] {
-  return [{ $set: { until: { $add: ['$$NOW', ttlMs] }, token: { $max: ['$token', token] } } }]
+/** Each lease by its own ttl. Most leases of a process have the same. */
+export function extended(leases: readonly { readonly owner: string; readonly ttlMs: number }[]): object[] {
+  const owners = leases.map(({ owner }) => owner)
+  const ttls = leases.map(({ ttlMs }) => ttlMs)
+  const isOne = ttls.every((ttlMs) => ttlMs === ttls[0])
+  const place = { $indexOfArray: [{ $literal: owners }, '$owner'] }
+  const ttl = isOne ? ttls[0] : { $arrayElemAt: [{ $literal: ttls }, place] }
+  return [{ $set: { until: { $add: ['$$NOW', ttl] } } }]
 }
 
 /** The counter stays. */

@@ -1,24 +1,26 @@
-import type { Clock } from '../../clock.ts'
 import type { Deadlines } from '../../deadlines.ts'
 import type { LeaseRef } from '../../engine.ts'
 import { inTime, NoAnswerError } from '../shared/in-time.ts'
-import type { MongoCollection, MongoDb } from './client.ts'
+import type { MongoCollection, MongoDb, MongoUpsert } from './client.ts'
 import { DurableWrites, JOURNALED, type Deployment } from './durable-writes.ts'
-import { codeOf } from './errors.ts'
+import { codeOf, DUPLICATE_KEY, isTaken } from './errors.ts'
 import {
   extended,
   FREED,
   leaseOrThrow,
   live,
+  LOOKED_AT,
+  named,
   ownedBy,
   passOn,
-  raised,
   SHOWN,
   take,
+  takeWith,
   type LeaseDocument,
 } from './statements.ts'
 
 type OwnedLease = Pick<LeaseRef, 'resources' | 'owner'>
+type ExtendedLease = Pick<LeaseRef, 'resources' | 'owner' | 'ttlMs'>
 
 /** Options of a request that bound it: the driver gives up when the signal aborts, the server by its own clock. */
 export interface RequestBounds {
@@ -69,8 +71,6 @@ async function started<T>(work: () => Promise<T>): Promise<T> {
 /** Whose acknowledgement a write waits for. A server without a replica set is its own majority. */
 type Durability = 'majority' | 'primary'
 
-/** Another client has just inserted the document. It is there now and stays, so the second try finds it. */
-const DUPLICATE_KEY = 11_000
 const MOST_DUPLICATES = 5
 
 /** The steps of the protocol on the collection, each with a deadline. */
@@ -81,11 +81,11 @@ export class MongodbSteps {
   readonly #deadlines: Deadlines
   readonly #durable: DurableWrites
 
-  constructor(db: MongoDb, name: string, clock: Clock, deadlines: Deadlines) {
+  constructor(db: MongoDb, name: string, deadlines: Deadlines) {
     this.#db = db
     this.#name = name
     this.#deadlines = deadlines
-    this.#durable = new DurableWrites(db, clock)
+    this.#durable = new DurableWrites(db)
     this.collection = db.collection(name, {
       // Whatever the client's own options are: a member that lags behind would show leases that have ended.
       readPreference: 'primary',
@@ -130,14 +130,40 @@ export class MongodbSteps {
     return document === null ? undefined : leaseOrThrow(document)
   }
 
-  /** True if every one of these leases was held in full and has its whole ttl again. */
-  async extend(leases: readonly OwnedLease[], ttlMs: number, timeoutMs: number): Promise<boolean> {
-    return this.#updateMine(leases, extended(ttlMs), 'majority', timeoutMs)
+  /**
+   * Takes all of the resources with this token, which is above their counters, in the order of their names and in one request
+   * that stops at the first one that cannot be taken. False if there was such a one; those before it may have been taken.
+   */
+  async takeAll({ resources, owner }: OwnedLease, token: bigint, ttlMs: number, timeoutMs: number): Promise<boolean> {
+    const update = takeWith(token, owner, ttlMs)
+    const operations = resources.map((resource): MongoUpsert => ({
+      updateOne: { filter: { _id: resource }, update, upsert: true },
+    }))
+    try {
+      await this.#send(timeoutMs, 'majority', (options) =>
+        this.collection.bulkWrite(operations, { ...options, ordered: true }),
+      )
+      return true
+    } catch (error) {
+      if (isTaken(error)) return false
+      throw error
+    }
   }
 
-  /** The same for one lease, whose counters are at least `token` afterwards. */
-  async raise(lease: OwnedLease, token: bigint, ttlMs: number, timeoutMs: number): Promise<boolean> {
-    return this.#updateMine([lease], raised(token, ttlMs), 'majority', timeoutMs)
+  /** The same for all resources of a lease. False if the old owner did not hold them all; some may have been passed on. */
+  async passAllOn(lease: LeaseRef, next: { readonly owner: string; readonly ttlMs: number }, timeoutMs: number) {
+    const { resources, owner, token } = lease
+    const filter = { ...ownedBy(resources, [owner]), token }
+    const update = passOn(next.owner, next.ttlMs, token + 1n)
+    const { matchedCount } = await this.#send(timeoutMs, 'majority', (options) =>
+      this.collection.updateMany(filter, update, options),
+    )
+    return matchedCount === resources.length
+  }
+
+  /** True if every one of these leases was held in full and has its whole ttl again. */
+  async extend(leases: readonly ExtendedLease[], timeoutMs: number): Promise<boolean> {
+    return this.#updateMine(leases, extended(leases), 'majority', timeoutMs)
   }
 
   /** True if the lease was held in full. */
@@ -153,12 +179,25 @@ export class MongodbSteps {
     )
   }
 
+  /** What the documents of these resources say, also of those that are free. Resources that nobody has had yet have none. */
+  async look(resources: readonly string[], timeoutMs: number): Promise<LeaseDocument[]> {
+    const documents: LeaseDocument[] = []
+    // All in one answer.
+    const options = { projection: LOOKED_AT, batchSize: resources.length + 1 }
+    for await (const document of this.#read(named(resources), options, timeoutMs)) documents.push(document)
+    return documents
+  }
+
   /** The leases that are held, on these resources or on all. */
-  async *find(resources: readonly string[] | undefined, timeoutMs: number): AsyncGenerator<LeaseDocument> {
+  find(resources: readonly string[] | undefined, timeoutMs: number): AsyncGenerator<LeaseDocument> {
+    return this.#read(live(resources), { projection: SHOWN }, timeoutMs)
+  }
+
+  async *#read(filter: object, how: object, timeoutMs: number): AsyncGenerator<LeaseDocument> {
     const controller = new AbortController()
     // Also what the primary has not replicated to a majority yet: nothing is granted because of a read alone.
-    const options = { ...READ, maxTimeMS: Math.ceil(timeoutMs), signal: controller.signal }
-    const cursor = this.collection.find(live(resources), options)
+    const options = { ...READ, ...how, maxTimeMS: Math.ceil(timeoutMs), signal: controller.signal }
+    const cursor = this.collection.find(filter, options)
     try {
       for (;;) {
         const document = await bounded(this.#deadlines, timeoutMs, () => cursor.next())
@@ -245,7 +284,7 @@ export function durableWriteConcern(deployment: Deployment, { maxTimeMS }: Reque
   return deployment === 'alone' ? JOURNALED : { w: 'majority', j: true, wtimeoutMS: maxTimeMS }
 }
 
-const READ = { projection: SHOWN, sort: { _id: 1 }, readConcern: { level: 'local' } }
+const READ = { sort: { _id: 1 }, readConcern: { level: 'local' } }
 
 /**
  * How values are decoded, whatever the client's own options are: 64-bit numbers as Long, because JavaScript rounds numbers from
