@@ -189,6 +189,29 @@ test('a counter that is ahead of the clock is still followed by a greater one, a
   expect((await grant(engine, { resources: ['ahead', 'other'] })).token).toBe(8_000_000_000_000_001n)
 })
 
+test('leases that are renewed by one statement each get their own ttl', async () => {
+  const engine = open()
+  const ttls = [5000, 60_000, 5000, 600_000]
+  const leases = await Promise.all(ttls.map((_, index) => grant(engine, { resources: [`ttl ${index}`], ttlMs: 1000 })))
+  await engine.extend(leases.map((lease, index) => ({ ...lease, ttlMs: ttls[index]! })))
+  for (const [index, ttlMs] of ttls.entries()) {
+    const [{ remainingMs } = {}] = await leasesOf(engine, `ttl ${index}`)
+    expect(remainingMs).toBeGreaterThan(ttlMs * 0.5)
+    expect(remainingMs).toBeLessThanOrEqual(ttlMs)
+  }
+})
+
+test('more leases than fit into one statement are renewed by several', async () => {
+  const engine = open()
+  const long = 'x'.repeat(990)
+  const names = Array.from({ length: 600 }, (_, index) => `${long} ${index}`)
+  const leases = await Promise.all(
+    [0, 200, 400].map((from) => grant(engine, { resources: names.slice(from, from + 200) })),
+  )
+  await engine.release(leases[1]!)
+  expect(await engine.extend(leases)).toEqual([{ kind: 'held' }, { kind: 'lost' }, { kind: 'held' }])
+})
+
 test('an owner that asks again for what it has gets the same token, and the whole ttl again', async () => {
   const engine = open()
   for (const resources of [['again'], ['again 1', 'again 2']]) {

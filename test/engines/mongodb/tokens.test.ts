@@ -89,6 +89,29 @@ test('a counter that others have spoilt is told, no retry cures it, and what was
   expect(await held(engine, 'spoilt 1')).toEqual([])
 })
 
+test('leases that are renewed by one request each get their own ttl', async () => {
+  await using opened = open(server.url)
+  const { engine } = opened
+  const ttls = [5000, 60_000, 5000, 600_000]
+  const leases = await Promise.all(ttls.map((_, index) => granted(engine, request([`ttl ${index}`], { ttlMs: 2000 }))))
+  await engine.extend(leases.map((lease, index) => ({ ...lease, ttlMs: ttls[index]! })))
+  for (const [index, ttlMs] of ttls.entries()) {
+    const [{ remainingMs } = {}] = await held(engine, `ttl ${index}`)
+    expect(remainingMs).toBeGreaterThan(ttlMs * 0.5)
+    expect(remainingMs).toBeLessThanOrEqual(ttlMs)
+  }
+})
+
+test('more leases than fit into one request are renewed by several', async () => {
+  await using opened = open(server.url)
+  const { engine } = opened
+  const long = 'x'.repeat(990)
+  const names = Array.from({ length: 1200 }, (_, index) => `${long} ${index}`)
+  const leases = await Promise.all([0, 400, 800].map((from) => granted(engine, request(names.slice(from, from + 400)))))
+  await engine.release(leases[1]!)
+  expect(await engine.extend(leases)).toEqual([{ kind: 'held' }, { kind: 'lost' }, { kind: 'held' }])
+})
+
 test('a lease on several resources that lost one of them is lost, and lets go of the rest', async () => {
   await using opened = open(server.url)
   const { engine, client } = opened
