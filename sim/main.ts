@@ -5,8 +5,8 @@ import { keptProgress, runBatch, work, type Progress } from './batch.ts'
 import { failed } from './checkers/all.ts'
 import { commit } from './commit.ts'
 import { EXPLORATIONS, WRONG_RESTARTS } from './explore/catalogue.ts'
-import type { Configuration } from './explore/configuration.ts'
-import { explore, type Exploration } from './explore/explore.ts'
+import { explore, type Explored, type Limits } from './explore/explore.ts'
+import { exploreLine, LINES, WRONG_LINES } from './explore/line/catalogue.ts'
 import { drawPlan } from './plan.ts'
 import { run, type Outcome } from './run.ts'
 import { SCENARIOS } from './scenarios/catalogue.ts'
@@ -108,21 +108,25 @@ function picture(history: Outcome['world']['history'], title: string): void {
 
 function exploreAll(only: string | undefined, states: number): number {
   let wrong = 0
-  const look = (name: string, configuration: Configuration, wanted: Exploration['verdict']): void => {
-    if (only !== undefined && (only in EXPLORATIONS ? name !== only : !name.includes(only))) return
+  const look = (name: string, wanted: Explored['verdict'], found: (limits: Limits) => Explored): void => {
+    if (only !== undefined && (only in EXPLORATIONS || only in LINES ? name !== only : !name.includes(only))) return
     const told = (seen: number, open: number): void =>
       console.error(`${name}: ${seen} states so far, ${open} of them still to be looked at`)
-    const found = explore(configuration, { states, told })
-    const { verdict, why, trail, transitions, doubt, tookMs } = found
+    const explored = found({ states, told })
+    const { verdict, why, trail, transitions, doubt, tookMs } = explored
     console.log(
-      `${name}: ${verdict}${why === undefined ? '' : ` (${why})`}; ${found.states} states, ${transitions} transitions, ${(tookMs / 1000).toFixed(1)} s, hash doubt ${doubt.toExponential(0)}`,
+      `${name}: ${verdict}${why === undefined ? '' : ` (${why})`}; ${explored.states} states, ${transitions} transitions, ${(tookMs / 1000).toFixed(1)} s, hash doubt ${doubt.toExponential(0)}`,
     )
     if (verdict === 'broken') for (const step of trail) console.log(`    ${step}`)
     if (verdict !== wanted) wrong++
   }
   console.log(`commit ${commit()}`)
-  for (const [name, configuration] of Object.entries(EXPLORATIONS)) look(name, configuration, 'holds')
-  for (const [name, configuration] of Object.entries(WRONG_RESTARTS)) look(`wrong: ${name}`, configuration, 'broken')
+  for (const [name, one] of Object.entries(EXPLORATIONS)) look(name, 'holds', (limits) => explore(one, limits))
+  for (const [name, one] of Object.entries(WRONG_RESTARTS))
+    look(`wrong: ${name}`, 'broken', (limits) => explore(one, limits))
+  for (const [name, one] of Object.entries(LINES)) look(name, 'holds', (limits) => exploreLine(one, limits))
+  for (const [name, one] of Object.entries(WRONG_LINES))
+    look(`wrong: ${name}`, 'broken', (limits) => exploreLine(one, limits))
   return wrong === 0 ? 0 : 1
 }
 

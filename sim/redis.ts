@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { STAMP_KEY } from '../src/engines/redis/keys.ts'
+import { SortedSet, type ScoreRange } from './sorted-set.ts'
 import { compile, itemsOf, luaArray, LuaError, LuaTable, type LuaValue } from './lua/interpret.ts'
 
 /** What a server answers: RESP2 in plain values. A status is a string too, an error is an instance of `ServerError`. */
@@ -10,8 +11,8 @@ export class ServerError extends Error {
 }
 
 export interface Entry {
-  /** Text, a hash, or a list: the one other type there is, to be in the way. */
-  readonly value: string | readonly string[] | ReadonlyMap<string, string>
+  /** Text, a hash, a sorted set, or a list: the one other type there is, to be in the way. */
+  readonly value: string | readonly string[] | ReadonlyMap<string, string> | SortedSet
   /** On the server's own clock; Infinity without an end. */
   readonly expiresMs: number
 }
@@ -227,6 +228,10 @@ export class Redis {
         this.set(key, { value: [...(list as readonly string[]), value], expiresMs: Infinity })
         return list.length + 1
       }
+      case 'zadd':
+      case 'zrem':
+      case 'zrangebyscore':
+        return this.#sorted(name, key, args.slice(1))
       case 'publish':
         return this.#publish(key, value)
       default:
@@ -255,6 +260,17 @@ export class Redis {
     const value = this.get(key)?.value ?? new Map<string, string>()
     if (!(value instanceof Map)) throw wrongType()
     return value
+  }
+
+  #sorted(name: 'zadd' | 'zrem' | 'zrangebyscore', key: string, args: readonly string[]): Reply {
+    const entry = this.get(key)
+    const set = entry?.value ?? new SortedSet()
+    if (!(set instanceof SortedSet)) throw wrongType()
+    if (name === 'zrangebyscore') return set.range(rangeOf(args))
+    const { next, count } = name === 'zadd' ? set.add(args) : set.remove(args)
+    if (next === set) return count
+    this.set(key, next.size === 0 ? undefined : { value: next, expiresMs: entry?.expiresMs ?? Infinity })
+    return count
   }
 
   #delete(key: string): number {
@@ -329,7 +345,15 @@ export class Redis {
 }
 
 /** Commands that need memory; those that free some, or change a time, don't. */
-const GROWING = new Set(['set', 'hset', 'rpush'])
+const GROWING = new Set(['set', 'hset', 'rpush', 'zadd'])
+
+function rangeOf([from = '', to = '', ...options]: readonly string[]): ScoreRange {
+  const withScores = options[0]?.toLowerCase() === 'withscores'
+  const [limit, offset, most] = withScores ? options.slice(1) : options
+  if (limit !== undefined && (limit.toLowerCase() !== 'limit' || offset !== '0'))
+    throw new Error(`not modelled: ZRANGEBYSCORE … ${options.join(' ')}`)
+  return { from, to, withScores, most: Number(most ?? Infinity) }
+}
 
 /** As Redis reads one: no fraction, no exponent, no spaces. */
 function wholeNumber(text: string): number {

@@ -232,7 +232,8 @@ export class World {
       case 'handOver':
         return { steps: [step(what, next, owner)] }
       case 'acquire':
-        return { steps: args.length === 4 ? [step(what, owner)] : together(args, step) }
+        if (args[4] === 'enqueue') return { steps: [step('enqueue', owner, other)] }
+        return { steps: args.length === 4 || args[4] === 'claim' ? [step(what, owner)] : together(args, step) }
       default:
         return { steps: [step(what, owner)] }
     }
@@ -245,18 +246,19 @@ const NO_STEP = { what: '', owner: '' }
 function together(args: readonly string[], step: (what: string, owner: string, former?: string) => StepInWords) {
   const steps: StepInWords[] = []
   for (let at = 0; at < args.length; at += Number(args[at + 2]) + 3) {
-    const [owner = '', next = ''] = args.slice(at + 3)
+    const [owner = '', next = '', , old = '', fifth] = args.slice(at + 3, at + 3 + Number(args[at + 2]))
     const what = { a: 'acquire', c: 'confirm', r: 'release', h: 'handOver' }[args[at]!]!
-    steps.push(what === 'handOver' ? step(what, next, owner) : step(what, owner))
+    if (what === 'acquire' && fifth === 'enqueue') steps.push(step(fifth, owner, old))
+    else steps.push(what === 'handOver' ? step(what, next, owner) : step(what, owner))
   }
   return steps
 }
 
-/** What one of several steps was answered; an error is the only item of a list. */
+/** What one of several steps was answered. */
 function partOf(replies: Reply | undefined, index: number): Reply {
   if (!Array.isArray(replies)) return replies ?? null
   const reply = (replies as readonly Reply[])[index] ?? null
-  return Array.isArray(reply) && reply.length === 1 ? new ServerError(String(reply[0])) : reply
+  return Array.isArray(reply) && reply[0] === 'failed' ? new ServerError(String(reply[1])) : reply
 }
 
 function locksOf(owner: string, { redis }: Server): number {

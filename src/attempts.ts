@@ -19,6 +19,8 @@ export interface AttemptPlan {
   readonly keepMs?: number | undefined
   /** A release has woken others with us. */
   readonly contended: boolean
+  /** After a split vote nothing is tried again: the call goes to the servers' own queue instead. */
+  readonly oneRound?: boolean
   /** Whether the call still waits for it. */
   isWanted(): boolean
   /** It was granted: called in the same moment in which the locks were seen to be open, so that `close` misses no lease. */
@@ -96,7 +98,8 @@ export class Attempts {
     const { clock, random } = this.#settings
     this.#settings.tell?.({ type: 'refused', call, resources, owner, reason, holder })
     plan.refusedOnce(refusal)
-    if (retryWithinMs === undefined || this.#lifetime.isClosed) return this.#end(plan, refusal)
+    if (retryWithinMs === undefined || plan.oneRound === true || this.#lifetime.isClosed)
+      return this.#end(plan, refusal)
     clock.timer(() => {
       // A call that has given up makes no more attempts: those behind it in the queue wait until it is done.
       if (plan.isWanted()) this.#round(plan, round + 1)
@@ -122,12 +125,17 @@ export class Attempts {
     this.#lifetime.begin()
     try {
       const request = { resources, owner, ttlMs }
-      const { token, since } = await this.#engine.enqueue!(request, signal).catch((cause: unknown) => {
+      const waiting = this.#engine.enqueue!(request, signal, () => {
+        const next = this.#newOwner()
+        this.#settings.tell?.({ type: 'attempt', call, resources, owner: next })
+        return next
+      })
+      const grant = await waiting.catch((cause: unknown) => {
         // A place that was given up is not a failure of the engine.
         if (signal.aborted) throw cause
         throw this.#failure(plan, owner, cause)
       })
-      const acquired = acquisition(plan, owner, token, since)
+      const acquired = acquisition(plan, grant.owner ?? owner, grant.token, grant.since)
       if (!this.#isWorthIt(acquired)) return await this.#undo(plan, acquired)
       plan.granted(acquired)
       return acquired

@@ -51,9 +51,10 @@ export interface Engine {
   watch?(resources: readonly string[], freed: () => void): Watch
   /**
    * For servers with a queue of their own, fair across processes: takes a place in it and resolves when the lease is
-   * ours, proved once more after the wait. Rejects when the signal aborts. By then the place is given up.
+   * ours, proved once more after the wait. Rejects when the signal aborts. By then the place is given up. `newOwner`: for
+   * an engine that needs another owner for another try.
    */
-  enqueue?(request: LeaseRequest, signal: AbortSignal): Promise<QueuedGrant>
+  enqueue?(request: LeaseRequest, signal: AbortSignal, newOwner?: () => string): Promise<QueuedGrant>
   /**
    * An `EngineError` for a caller that has waited its whole time without any answer. It names the servers that are silent, as
    * far as the engine knows them. Without this method, the core names only the engine.
@@ -118,6 +119,8 @@ export interface Grant {
 export interface QueuedGrant extends Grant {
   /** Taken before the proof was asked for: validity counts from here. */
   readonly since: Instant
+  /** Whose it is, if it is not the owner of the request. */
+  readonly owner?: string
 }
 
 /** `held`: someone else has the resource. `split`: nobody got it, because several tried at once. */
@@ -172,6 +175,15 @@ export interface LeaseInfo {
   readonly heldMs?: number
   /** How many callers wait for it in the servers' own queue, where there is one. */
   readonly waiters?: number
+  /** Those that wait in the servers' own queue, the first one first, where the engine knows them. */
+  readonly line?: readonly InLine[]
+}
+
+/** A process that waits in the servers' own queue. */
+export interface InLine {
+  readonly owner: string
+  /** When its wait began, in ms since 1970 by its own clock. */
+  readonly since: number
 }
 
 export interface Finding {

@@ -143,6 +143,10 @@ export class Waiter implements AttemptPlan {
     return this.terms.ttlMs
   }
 
+  get oneRound(): boolean {
+    return this.#calls.engine.enqueue !== undefined
+  }
+
   isWanted(): boolean {
     return !this.#isSettled
   }

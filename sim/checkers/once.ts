@@ -21,8 +21,10 @@ export function once(history: History): Verdict {
     const isSet = history.of('rests').some((rest) => rest.owner === owner && rest.isSet)
     const askedMs = history.of('send').find((sent) => sent.owner === owner)?.at ?? at
     const untilMs = Math.min(at + shortest(atLeastMs), isSet ? Infinity : askedMs + shortest(ttlMs))
+    // A process that stood still when it was granted its lease may find it over.
     const next = history
       .of('holds')
+      .filter((other) => other.untilMs > other.at)
       .find((other) => other.at > at && other.owner !== owner && other.resources.includes(resource))
     if (next === undefined || next.at >= untilMs) continue
     const why = `${next.process} got ${resource} ${Math.round(next.at - at)} ms after a job of ${process} had begun that keeps it for ${atLeastMs} ms`

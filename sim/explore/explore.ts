@@ -2,11 +2,14 @@ import type { Configuration } from './configuration.ts'
 import { Exact } from './exact.ts'
 import { Fingerprint } from './fingerprint.ts'
 import { Loose } from './loose.ts'
-import type { Model, Visit } from './model.ts'
+import type { Visit } from './model.ts'
 import { Seen, StateList, type State } from './state.ts'
 
-export interface Exploration {
+export interface Exploration extends Explored {
   readonly configuration: Configuration
+}
+
+export interface Explored {
   readonly states: number
   readonly transitions: number
   /** Probability that two states were taken for one. */
@@ -18,41 +21,57 @@ export interface Exploration {
   readonly tookMs: number
 }
 
+export interface Limits {
+  readonly states?: number
+  readonly clock?: () => number
+  readonly told?: (states: number, open: number) => void
+}
+
+/** What can be explored: where it begins, and what may happen next, in the same order each time. */
+export interface Explorable {
+  start(): State
+  moves(state: State, visit: Visit): void
+}
+
+/** Of states that count as one, the same. */
+export interface Fingerprints {
+  readonly a: number
+  readonly b: number
+  of(state: State): void
+}
+
+export function explore(configuration: Configuration, limits: Limits = {}): Exploration {
+  const model = configuration.model === 'exact' ? new Exact(configuration) : new Loose(configuration)
+  const fingerprint = new Fingerprint(model.shape, configuration.proposals)
+  return { configuration, ...exploreAll(model, fingerprint, limits) }
+}
+
 /**
  * Walks through every state that can be reached, each once, until a promise is broken or there is none left: first in
  * breadth, because most wrong protocols show soon and so have a short history, then in depth, which needs less memory.
  */
-export function explore(
-  configuration: Configuration,
-  limits: { states?: number; clock?: () => number; told?: (states: number, open: number) => void } = {},
-): Exploration {
+export function exploreAll(model: Explorable, fingerprint: Fingerprints, limits: Limits = {}): Explored {
   const clock = limits.clock ?? (() => performance.now())
   const mostStates = limits.states ?? Infinity
   const beganMs = clock()
-  const walk = prepare(configuration)
+  const walk: Walk = { model, fingerprint, seen: new Seen(), start: model.start(), transitions: 0, why: undefined }
   const { steps: trail, open } = inBreadth(walk, Math.min(MOST_KEPT, mostStates))
   inDepth(walk, open, mostStates, limits.told)
   const { why, transitions } = walk
   const verdict = why !== undefined ? 'broken' : open.count > 0 ? 'not exhausted' : 'holds'
   const { count: states, doubt } = walk.seen
   const tookMs = clock() - beganMs
-  return { configuration, states, transitions, doubt, verdict, why, trail, tookMs }
+  return { states, transitions, doubt, verdict, why, trail, tookMs }
 }
 
 interface Walk {
-  readonly model: Model
-  readonly fingerprint: Fingerprint
+  readonly model: Explorable
+  readonly fingerprint: Fingerprints
   readonly seen: Seen
   readonly start: State
   transitions: number
   /** The first promise that was broken. */
   why: string | undefined
-}
-
-function prepare(configuration: Configuration): Walk {
-  const model = configuration.model === 'exact' ? new Exact(configuration) : new Loose(configuration)
-  const fingerprint = new Fingerprint(model.shape, configuration.proposals)
-  return { model, fingerprint, seen: new Seen(), start: model.start(), transitions: 0, why: undefined }
 }
 
 function isNew({ fingerprint, seen }: Walk, state: State): boolean {
@@ -138,7 +157,7 @@ function wayTo(ways: readonly { from: number; move: number }[], at: number): num
 }
 
 /** What the moves are called that were made from the beginning. */
-function replayed(model: Model, start: State, moves: readonly number[]): string[] {
+function replayed(model: Explorable, start: State, moves: readonly number[]): string[] {
   const state = start.slice()
   const steps: string[] = []
   for (const chosen of moves) {

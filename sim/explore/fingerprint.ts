@@ -122,19 +122,19 @@ function renamings(proposals: readonly number[]): number[][] {
 }
 
 /** The two halves are hashed in different ways. */
-function left(hash: number, word: number): number {
+export function left(hash: number, word: number): number {
   const one = Math.imul(word, 0xcc9e2d51)
   const next = hash ^ Math.imul((one << 15) | (one >>> 17), 0x1b873593)
   return (Math.imul((next << 13) | (next >>> 19), 5) + 0xe6546b64) | 0
 }
 
-function right(hash: number, word: number): number {
+export function right(hash: number, word: number): number {
   const one = Math.imul(word, 0x239b961b)
   const next = hash ^ Math.imul((one << 16) | (one >>> 16), 0xab0e9789)
   return (Math.imul((next << 19) | (next >>> 13), 5) + 0x561ccd1b) | 0
 }
 
-function mixed(word: number): number {
+export function mixed(word: number): number {
   let hash = word ^ (word >>> 16)
   hash = Math.imul(hash, 0x85ebca6b)
   hash ^= hash >>> 13

@@ -81,7 +81,7 @@ export class Steps {
       case 1:
         return call(CONFIRM, [name(client), text, TTL])
       case 2:
-        return call(RELEASE, [name(client), number === 0 ? '0' : text, TTL, ''])
+        return call(RELEASE, [name(client), number === 0 ? '0' : text, TTL, '', 'C'])
       default:
         return call(EXTEND, [TTL, '0', '1', name(client), TTL, text])
     }

@@ -2,6 +2,7 @@ import { failed } from '../checkers/all.ts'
 import { ADMISSIONS, exploreAdmission } from '../explore/admission.ts'
 import { EXPLORATIONS } from '../explore/catalogue.ts'
 import { explore } from '../explore/explore.ts'
+import { exploreLine, LINES } from '../explore/line/catalogue.ts'
 import { drawPlan } from '../plan.ts'
 import { run } from '../run.ts'
 import type { Mutation } from './mutation.ts'
@@ -20,6 +21,18 @@ function byExploration(): Finding {
   for (const [name, configuration] of Object.entries(EXPLORATIONS)) {
     if (configuration.size !== 'small' && configuration.duplicates === 0) continue
     const found = explore(configuration, { states: MOST_STATES })
+    states += found.states
+    if (found.verdict === 'broken') return { caught: true, how: `${name}: ${found.why} (${found.trail.length} steps)` }
+  }
+  return { caught: false, how: `not in ${states} states` }
+}
+
+function byLine(): Finding {
+  let states = 0
+  for (const [name, configuration] of Object.entries(LINES)) {
+    const found = exploreLine(configuration, {
+      states: configuration.size === 'small' ? MOST_STATES : MOST_STATES / 10,
+    })
     states += found.states
     if (found.verdict === 'broken') return { caught: true, how: `${name}: ${found.why} (${found.trail.length} steps)` }
   }
@@ -48,12 +61,24 @@ async function bySeeds(most: number): Promise<Finding> {
   return { caught: false, how: `not in ${most} seeds` }
 }
 
+function trial(by: Mutation['by'], seeds: number): Finding | Promise<Finding> {
+  switch (by) {
+    case 'exploration':
+      return byExploration()
+    case 'line':
+      return byLine()
+    case 'admission':
+      return byAdmission()
+    case 'seeds':
+      return bySeeds(seeds)
+  }
+}
+
 Error.stackTraceLimit = 0
 process.on('message', (task) => {
   const { by, seeds } = task as { by: Mutation['by']; seeds: number }
   void (async () => {
-    const finding = by === 'exploration' ? byExploration() : by === 'admission' ? byAdmission() : bySeeds(seeds)
-    process.send!(await finding)
+    process.send!(await trial(by, seeds))
     process.disconnect()
   })()
 })

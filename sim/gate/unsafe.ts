@@ -115,8 +115,8 @@ export const UNSAFE: readonly Mutation[] = [
     'unlock of someone else’s lock',
     'seeds',
     SCRIPTS,
-    "if #KEYS == 2 and redis.pcall('get', KEYS[1]) == ARGV[1] then\n  redis.call('del', KEYS[1])",
-    "if #KEYS == 2 and redis.pcall('get', KEYS[1]) then\n  redis.call('del', KEYS[1])",
+    "if #ARGV == 5 and redis.pcall('get', KEYS[1]) == ARGV[1] and",
+    "if #ARGV == 5 and redis.pcall('get', KEYS[1]) and",
   ),
   mutation(
     'a hand-over keeps the number',

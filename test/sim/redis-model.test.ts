@@ -39,6 +39,7 @@ const KEYS = [
   ['l1', 'f1', 'l2', 'f2'],
   ['l2', 'f2'],
 ]
+const LINES = ['q1', 'q2']
 
 function plain(...command: string[]): Step {
   return { command: () => command }
@@ -54,19 +55,23 @@ function drawStep(random: Seeded): Step {
   // Around the node's clock, within the clamp, far beyond it, and small numbers.
   const offsetUs = random.pick([-20_000_000, -1_000_000, -50, 0, 0, 0, 700, 1_000_000, 20_000_000])
   const number = (nowUs: number): string => String(random.chance(0.1) ? 5 : nowUs + offsetUs)
-  const call = (script: { text: string; sha: string }, args: (nowUs: number) => string[]): Step => {
+  const lines = keys.length === 4 ? LINES : [keys[0]!.replace('l', 'q')]
+  const channels = lines.map((line) => line.replace('q', 'c'))
+  const call = (script: { text: string; sha: string }, args: (nowUs: number) => string[], withLines = false): Step => {
     const bySha = random.chance(0.5)
+    const all = withLines ? [...keys, ...lines] : keys
     return {
       command: (nowUs) => [
         bySha ? 'EVALSHA' : 'EVAL',
         bySha ? script.sha : script.text,
-        String(keys.length),
-        ...keys,
+        String(all.length),
+        ...all,
         ...args(nowUs),
       ],
     }
   }
-  switch (random.int(0, 13)) {
+  const publish = random.pick(['', 'publish'])
+  switch (random.int(0, 19)) {
     case 0:
     case 1:
     case 2:
@@ -86,19 +91,31 @@ function drawStep(random: Seeded): Step {
       ])
     case 7:
     case 8:
-      return call(RELEASE, (nowUs) => [
-        owner,
-        random.chance(0.5) ? '0' : number(nowUs),
-        fenceTtl,
-        random.pick(['', 'publish']),
-        'c1',
-        'c2',
+      return call(RELEASE, (nowUs) => [owner, random.chance(0.5) ? '0' : number(nowUs), fenceTtl, publish, ...channels])
+    case 14:
+    case 15:
+      return call(ACQUIRE, (nowUs) => [owner, ttl, number(nowUs), fenceTtl, 'claim'], true)
+    case 16:
+    case 17: {
+      const old = random.pick(['', '', next])
+      const ticket = (nowUs: number): string =>
+        String(nowUs + random.pick([-90_000_000, offsetUs, offsetUs, 90_000_000]))
+      return call(ACQUIRE, (nowUs) => [owner, ticket(nowUs), '0', old, 'enqueue', publish, ...channels], true)
+    }
+    case 18:
+      return call(RELEASE, () => [owner, '0', fenceTtl, publish, ...channels], true)
+    case 19:
+      return random.pick([
+        plain('RPUSH', random.pick(lines), 'x'),
+        plain('ZRANGEBYSCORE', lines[0]!, '(0', '+inf', 'LIMIT', '0', '1'),
+        plain('ZADD', lines[0]!, 'XX', 'GT', '7', owner),
+        plain('DEL', random.pick(lines)),
       ])
     case 9:
     case 10:
       return call(HAND_OVER, (nowUs) => [owner, next, ttl, number(nowUs), fenceTtl])
     case 11:
-      return call(INSPECT, () => [])
+      return call(INSPECT, () => [String(lines.length)], random.chance(0.5))
     case 12:
       return random.pick([
         plain('DEL', random.pick(keys)),
@@ -153,10 +170,10 @@ function alike(model: Reply, real: unknown): boolean {
   return model === real
 }
 
-/** A grant that is clamped tells at which microsecond the script ran. */
+/** A grant that is clamped, or a ticket that is refused, tells at which microsecond the script ran. */
 function momentsOf({ reply, fromUs, toUs }: Answered): number[] {
   const numbers = [reply].flat(2).map(Number)
-  const clamped = numbers.flatMap((number) => [number + CLAMP_US, number - CLAMP_US])
+  const clamped = numbers.flatMap((number) => [number, number + CLAMP_US, number - CLAMP_US])
   return [fromUs, toUs, ...clamped.filter((us) => us >= fromUs && us <= toUs)]
 }
 
@@ -200,7 +217,7 @@ async function compareOn(model: Model, seed: string): Promise<{ compared: number
       server.shiftClock(offsetMs)
       // Redis also deletes what has expired when nobody asks, ten times a second. If the next jump went back before that,
       // the key would be there again, or not: so someone asks.
-      for (const key of new Set(KEYS.flat())) waiting.push(['EXISTS', key])
+      for (const key of new Set([...KEYS.flat(), ...LINES])) waiting.push(['EXISTS', key])
       await compare()
     }
   }

@@ -1,5 +1,5 @@
 import { sleep, systemClock } from '../../clock.ts'
-import type { LeaseInfo } from '../../index.ts'
+import type { InLine, LeaseInfo } from '../../index.ts'
 import { EXIT, usage } from '../exit-codes.ts'
 import { span } from '../../duration.ts'
 import type { Output } from '../output.ts'
@@ -48,8 +48,9 @@ function show(leases: readonly LeaseInfo[], resource: string | undefined, output
   else print(leases, resource, output)
 }
 
-function forMachines({ resource, owner, token, remainingMs, heldMs, waiters }: LeaseInfo): object {
-  return { resource, owner, token, remainingMs: rounded(remainingMs) ?? null, heldMs: rounded(heldMs), waiters }
+function forMachines({ resource, owner, token, remainingMs, heldMs, waiters, line }: LeaseInfo): object {
+  const times = { remainingMs: rounded(remainingMs) ?? null, heldMs: rounded(heldMs) }
+  return { resource, owner, token, ...times, waiters, line }
 }
 
 function rounded(ms: number | undefined): number | undefined {
@@ -67,6 +68,21 @@ function print(leases: readonly LeaseInfo[], resource: string | undefined, outpu
     waiters === undefined ? '?' : String(waiters),
   ])
   const [head = '', ...lines] = table([['RESOURCE', 'HOLDER', 'TOKEN', 'SINCE', 'LEFT', 'WAITING'], ...rows])
+  output.line({ style: 'bold', text: head })
+  for (const text of lines) output.line(text)
+  if (resource !== undefined) printLine(leases[0]?.line ?? [], output)
+}
+
+/** Who waits for one resource, the first one first, where the engine knows it. */
+function printLine(waiting: readonly InLine[], output: Output): void {
+  if (waiting.length === 0) return
+  const nowMs = systemClock.wallMs()
+  const rows = waiting.map(({ owner, since }, index) => [
+    String(index + 1),
+    whoIs(owner),
+    span(Math.max(nowMs - since, 0)),
+  ])
+  const [head = '', ...lines] = table([['NEXT', 'WAITS', 'SINCE'], ...rows])
   output.line({ style: 'bold', text: head })
   for (const text of lines) output.line(text)
 }

@@ -11,6 +11,7 @@ import type {
   LeaseRef,
   LeaseRequest,
   NodeState,
+  QueuedGrant,
   Refusal,
   Release,
   Watch,
@@ -30,6 +31,7 @@ import { assertNotOwnKeys, assertOneSlot, type KeySet } from './keys.ts'
 import { SingleNode } from './single-node.ts'
 import type { RedisNode } from './node.ts'
 import { probeRedis } from './probe.ts'
+import { RedisQueue } from './queue.ts'
 import { holderOf, refusalOf } from './refusal.ts'
 import { withNextRound } from '../shared/next-round.ts'
 import { asksInOrder } from './split-votes.ts'
@@ -69,6 +71,7 @@ export class RedisEngine implements Engine {
   readonly #open: OpenRequests
   readonly #cleanup: QuorumCleanup
   readonly #wakeups: RedisWakeups
+  readonly #queue: RedisQueue
   /** Undefined where every node votes at all times. */
   readonly #electorate: Electorate | undefined
   /** Where there is one node only. */
@@ -89,6 +92,7 @@ export class RedisEngine implements Engine {
     this.#cleanup = new QuorumCleanup(nodes, this.#deadlines, this.#options.timeoutMs(NO_TTL_MS))
     this.#quorum = quorumOf(nodes.length)
     this.#wakeups = new RedisWakeups(nodes, options.clock, options.random)
+    this.#queue = this.#queueOf(nodes)
     this.#electorate = this.#electorateOf(nodes)
     this.#single = nodes.length === 1 ? this.#singleNode(nodes[0]!) : undefined
     // One limit for all ttls: the longest that anyone waits for a node.
@@ -165,15 +169,16 @@ export class RedisEngine implements Engine {
 
   release(lease: LeaseRef): Promise<Release> {
     const keys = this.#keys(lease.resources)
+    const passOn = this.#queue.passesOn(lease.resources)
     this.#wakeups.releasing(lease.owner)
     if (this.#single !== undefined) {
-      return this.#single.release(keys, lease, () => this.#wakeups.ownSubscriptions(0, keys.channels))
+      return this.#single.release(keys, lease, passOn, () => this.#wakeups.ownSubscriptions(0, keys.channels))
     }
     const requests = this.#open.end(lease.owner)
     return new QuorumRelease(this.#nodes, {
       deadlines: this.#deadlines,
       timeoutMs: this.#options.timeoutMs(lease.ttlMs),
-      step: this.#nodes[0]!.releaseStep(keys, lease.owner, lease.token),
+      step: this.#nodes[0]!.releaseStep(keys, lease.owner, lease.token, false, passOn),
       released: (index, ours) => this.#cleanup.released(requests, index, ours, keys, lease.owner),
       ownListeners: (index) => this.#wakeups.ownSubscriptions(index, keys.channels),
       failure: (failures) => this.#failure(failures, lease.resources),
@@ -182,6 +187,10 @@ export class RedisEngine implements Engine {
 
   watch(resources: readonly string[], freed: () => void): Watch {
     return this.#wakeups.watch(this.#keys(resources).channels, freed)
+  }
+
+  enqueue(request: LeaseRequest, signal: AbortSignal, newOwner?: () => string): Promise<QueuedGrant> {
+    return this.#queue.enqueue(request, signal, newOwner)
   }
 
   unanswered({ resources, ttlMs }: Pick<LeaseRequest, 'resources' | 'ttlMs'>, waitMs: number): EngineError {
@@ -245,7 +254,8 @@ export class RedisEngine implements Engine {
         node.send(node.confirmStep(keys, owner, token, ttlMs), to, index)
       },
       late: (index, failed) => {
-        if (election.isLost) this.#cleanup.undo(index, keys, owner, quiet)
+        if (election.isLost && end.left !== undefined) end.left(index)
+        else if (election.isLost) this.#cleanup.undo(index, keys, owner, quiet)
         else if (requests.over) this.#cleanup.lateGrant(requests, index, keys, owner)
         if (failed) end.lateFailure?.(index)
       },
@@ -254,7 +264,7 @@ export class RedisEngine implements Engine {
     election.run((token) => {
       this.#highestFence = Math.max(this.#highestFence, election.highestFence)
       if (election.heard >= this.#quorum) this.#electorate?.used()
-      if (token !== undefined) return end.decided(token, election)
+      if (token !== undefined || end.left !== undefined) return end.decided(token, election)
       // Where a holder is certain, or too few nodes answer, our release of the other nodes wakes nobody. A waiter that it
       // woke, ourselves among them, would be granted the same nodes, release them, and wake the others, at the speed of the
       // network, for as long as that lasts.
@@ -280,6 +290,26 @@ export class RedisEngine implements Engine {
         if (requests.over) this.#cleanup.lateGrant(requests, index, keys, lease.owner)
         this.#open.done(lease.owner, requests, lease.ttlMs)
       })
+  }
+
+  #queueOf(nodes: readonly RedisNode[]): RedisQueue {
+    const { clock, random } = this.#options
+    return new RedisQueue({
+      nodes,
+      clock,
+      random,
+      deadlines: this.#deadlines,
+      wakeups: this.#wakeups,
+      timeoutMs: (ttlMs) => this.#options.timeoutMs(ttlMs),
+      keys: (resources) => this.#keys(resources),
+      acquire: (request) => this.acquire(request),
+      claim: (keys, owner, ttlMs, left) =>
+        new Promise((resolve) => {
+          const step = nodes[0]!.claimStep(keys, owner, ttlMs, this.#proposal())
+          this.#elect(keys, owner, ttlMs, step, false, { decided: (token) => resolve(token), left })
+        }),
+      failure: (failures, resources) => this.#failure(failures, resources),
+    })
   }
 
   #electorateOf(nodes: readonly RedisNode[]): Electorate | undefined {
@@ -330,4 +360,6 @@ interface ElectionEnd {
   decided(token: number | undefined, election: Election): void
   /** A node has failed after the decision. */
   lateFailure?(index: number): void
+  /** Nothing is withdrawn from a lost election: this is called with nodes that may grant after it. */
+  left?(index: number): void
 }

@@ -200,7 +200,7 @@ const REDIS_GUARANTEES: Guarantees = {
   clock: 'the server',
   token: TOKEN,
   survives: { serverRestart: 'with fsync on every write', lossOfServers: 0, failover: 'not promised' },
-  order: 'first come, first served in one process',
+  order: 'first come, first served by process',
 }
 
 function redlockGuarantees(size: number): Guarantees {
@@ -209,6 +209,6 @@ function redlockGuarantees(size: number): Guarantees {
     clock: 'each server of the quorum',
     token: TOKEN,
     survives: { serverRestart: 'yes', lossOfServers: Math.ceil(size / 2) - 1, failover: 'no' },
-    order: 'first come, first served in one process',
+    order: 'first come, first served by process',
   }
 }

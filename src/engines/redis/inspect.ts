@@ -1,5 +1,5 @@
 import type { Deadlines } from '../../deadlines.ts'
-import type { LeaseInfo } from '../../engine.ts'
+import type { InLine, LeaseInfo } from '../../engine.ts'
 import { asError, type NodeFailure } from '../../errors.ts'
 import { inTime } from '../shared/in-time.ts'
 import { ask } from './ask.ts'
@@ -178,10 +178,19 @@ function agreed(resource: string, answers: readonly NodeLease[], size: number): 
   const fences = votes.map(({ fence }) => fence).sort((a, b) => a - b)
   // The number that a quorum shares is the token; a node that was ahead may show more.
   const token = fences.find((fence) => fences.filter((other) => other === fence).length >= quorum) ?? fences[0]!
+  const line = lineOf(answers)
   return {
     resource,
     owner: votes[0]!.owner,
     token: BigInt(token),
     remainingMs: remainingMs === Infinity ? undefined : remainingMs,
+    waiters: line.length,
+    ...(line.length > 0 ? { line } : {}),
   }
+}
+
+/** Whoever is in line on some node: a node may have missed one who came while it was away. */
+function lineOf(answers: readonly NodeLease[]): InLine[] {
+  const all = new Map(answers.flatMap(({ line }) => line.map((one) => [one.owner, one] as const)))
+  return [...all.values()].sort((a, b) => a.since - b.since)
 }

@@ -1,19 +1,22 @@
 import { piece, type Piece } from './pieces.ts'
 import { hashTag, slotOf } from './slot.ts'
 
-/** The keys and the channel of one resource. All three share a hash slot. */
+/** The keys and the channel of one resource. All of them share a hash slot. */
 export interface ResourceKeys {
   /** L: the plain resource behind the prefix, so that other Redlock implementations see it too. */
   readonly lock: string
   /** F: the fencing counter. */
   readonly fence: string
-  /** Where a release is published. */
+  /** Q: the owners that wait for it. */
+  readonly line: string
+  /** Where a release or an offer is published. */
   readonly freed: string
 }
 
 /** The beginning of all keys that the engine keeps for itself. */
 export const OWN_KEYS = 'ringfence:'
 const FENCE = `${OWN_KEYS}fence:`
+const LINE = `${OWN_KEYS}line:`
 const FREED = `${OWN_KEYS}freed:`
 export const FENCE_PATTERN = `${FENCE}*`
 /** What a node of a quorum knows about its own right to vote: see `stamp.ts`. */
@@ -22,7 +25,7 @@ export const STAMP_KEY = `${OWN_KEYS}stamp`
 export function resourceKeys(prefix: string, resource: string): ResourceKeys {
   const lock = prefix + resource
   const tail = slotMate(lock)
-  return { lock, fence: FENCE + tail, freed: FREED + tail }
+  return { lock, fence: FENCE + tail, line: LINE + tail, freed: FREED + tail }
 }
 
 /** The keys of a lease's resources, as the scripts take them. */
@@ -31,13 +34,16 @@ export interface KeySet {
   readonly pairs: readonly string[]
   /** The same, for commands. */
   readonly piece: Piece
+  /** The pairs, and then Q of each resource. */
+  readonly withLines: Piece
   readonly channels: readonly string[]
 }
 
 export function keySet(prefix: string, resources: readonly string[]): KeySet {
   const all = resources.map((resource) => resourceKeys(prefix, resource))
   const pairs = all.flatMap(({ lock, fence }) => [lock, fence])
-  return { pairs, piece: piece(...pairs), channels: all.map(({ freed }) => freed) }
+  const withLines = piece(...pairs, ...all.map(({ line }) => line))
+  return { pairs, piece: piece(...pairs), withLines, channels: all.map(({ freed }) => freed) }
 }
 
 /** The resource of a fence key, or undefined if it is of another prefix. */

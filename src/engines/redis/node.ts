@@ -3,10 +3,11 @@ import type { LeaseRef, RoundTrip } from '../../engine.ts'
 import type { Random } from '../../random.ts'
 import { Admission } from './voters/admission.ts'
 import type { RedisClient } from './client.ts'
-import { isDenied, isNoScript } from './drivers/server-errors.ts'
+import { isDenied, isNoScript, isPermanent } from './drivers/server-errors.ts'
 import { NotSentError } from './errors.ts'
 import { RoundTrips } from './round-trips.ts'
 import { keySet, type KeySet } from './keys.ts'
+import { claimStep, enqueueStep, type LineAnswer, type LinePlace } from './line-steps.ts'
 import { piece, wordsOf, type Piece } from './pieces.ts'
 import { Answer, Request, type StepListener } from './request.ts'
 import { ACQUIRE, type Script } from './scripts.ts'
@@ -86,6 +87,11 @@ export class RedisNode {
     return acquireStep(keys, owner, ttlMs, proposal, this.#fenceTtlMs(ttlMs))
   }
 
+  /** As `acquireStep`, for an owner to whom the lock is offered. */
+  claimStep(keys: KeySet, owner: string, ttlMs: number, proposal: number): Step<NodeGrant | NodeRefusal> {
+    return claimStep(keys, owner, ttlMs, proposal, this.#fenceTtlMs(ttlMs))
+  }
+
   handOverStep(
     keys: KeySet,
     owner: string,
@@ -99,10 +105,10 @@ export class RedisNode {
     return confirmStep(keys, owner, token, this.#fenceTtlMs(ttlMs))
   }
 
-  /** With `quiet` no waiter is woken. */
-  releaseStep(keys: KeySet, owner: string, token: bigint, quiet = false): Step<NodeRelease> {
+  /** With `quiet` no waiter is woken. Without `passOn` the lock is free after it, and not offered to the first in line. */
+  releaseStep(keys: KeySet, owner: string, token: bigint, quiet = false, passOn = true): Step<NodeRelease> {
     const publish = quiet ? '' : this.client.cluster ? 'spublish' : 'publish'
-    return releaseStep(keys, owner, token, publish, this.#fenceTtlMs(0))
+    return releaseStep(keys, owner, token, publish, this.#fenceTtlMs(0), passOn)
   }
 
   // Steps that are sent by themselves, now and then.
@@ -122,6 +128,11 @@ export class RedisNode {
 
   release(keys: KeySet, owner: string, token: bigint, quiet = false): Promise<NodeRelease> {
     return this.#ask(this.releaseStep(keys, owner, token, quiet))
+  }
+
+  /** Comes to the line. A node that sits out has none. */
+  enqueue(keys: KeySet, place: LinePlace, ttlMs: number, isWanted: () => boolean): Promise<LineAnswer> {
+    return this.#ask(enqueueStep(keys, place, ttlMs, this.client.cluster ? 'spublish' : 'publish'), isWanted)
   }
 
   inspect(keys: KeySet): Promise<readonly NodeLease[]> {
@@ -178,8 +189,8 @@ export class RedisNode {
     return this.#options.fenceTtlMs + ttlMs
   }
 
-  #ask<T>(step: Step<T>): Promise<T> {
-    const answer = new Answer<T>()
+  #ask<T>(step: Step<T>, isWanted?: () => boolean): Promise<T> {
+    const answer = new Answer<T>(isWanted)
     this.send(step, answer, 0)
     return answer.promise
   }
@@ -239,11 +250,16 @@ export class RedisNode {
   /** The answer to one of several steps of a call. */
   #settlePart(request: Request, index: number, error: unknown, replies: unknown, acknowledged: unknown): void {
     const reply: unknown = Array.isArray(replies) ? replies[index] : undefined
-    const isFailure = Array.isArray(reply) && reply.length === 1
-    this.#settle(request, isFailure ? new Error(String(reply[0])) : error, reply, acknowledged)
+    const isFailure = Array.isArray(reply) && reply[0] === 'failed'
+    this.#settle(request, isFailure ? new Error(String(reply[1])) : error, reply, acknowledged)
   }
 
   #settle(request: Request, error: unknown, reply: unknown, acknowledged: unknown): void {
+    const instead = isPermanent(error) ? request.step.otherwise?.() : undefined
+    if (instead !== undefined) {
+      request.step = instead
+      return this.#call([request])
+    }
     this.#answered()
     if (error !== undefined) request.failed(error)
     else if (acknowledged === undefined) request.answered(reply)

@@ -16,7 +16,8 @@ export interface StepListener<T> {
 
 /** A step on its way to one node. */
 export class Request<T = unknown> {
-  readonly step: Step<T>
+  /** Another one where the first was not permitted. */
+  step: Step<T>
   /** Of a vote: the one by which the node votes now. */
   script: Script
   /** How often the node had to be let in for it. */
@@ -59,10 +60,12 @@ export class Request<T = unknown> {
 /** For those who need an answer rarely. */
 export class Answer<T> implements StepListener<T> {
   readonly promise: Promise<T>
+  readonly isWanted: () => boolean
   answered!: (node: number, answer: T) => void
   failed!: (node: number, cause: Error) => void
 
-  constructor() {
+  constructor(isWanted: () => boolean = () => true) {
+    this.isWanted = isWanted
     this.promise = new Promise((resolve, reject) => {
       this.answered = (_node, answer) => resolve(answer)
       this.failed = (_node, cause) => reject(cause)

@@ -1,20 +1,27 @@
 import { createHash } from 'node:crypto'
+import { ENQUEUE, OFFERED, PASS, WAITING } from './line-lua.ts'
 import { piece, type Piece } from './pieces.ts'
 
 /**
  * The protocol's steps, each atomic on its node, for one or more resources: all or none. A resource comes as two keys,
- * L (the lock: value = owner, with a time to live) and F (the fence: a number that only grows, and outlives L).
+ * L (the lock: value = owner, with a time to live) and F (the fence: a number that only grows, and outlives L). Steps that
+ * know the line of a resource (see `line-lua.ts`) get its key Q as well, behind the pairs of all resources.
  *
  * | script   | when                                     | answer                                                     |
  * |----------|------------------------------------------|------------------------------------------------------------|
  * | acquire  | some L is another owner's                | `{highest F, that owner, longest time left or -1}`         |
  * |          | every L is this owner's already          | the highest F, nothing changes: the driver sent it twice   |
  * |          | otherwise                                | v, above every F: every L is the owner's and every F is v  |
+ * | claim    | some L is another's, or offered to one   | as acquire                                                 |
+ * |          | otherwise                                | as acquire: an offer to this owner counts as a free lock   |
+ * | enqueue  | the ticket does not fit the node's clock | `{'clock', the ticket that would}`                         |
+ * |          | every L is the owner's or offered to it  | `{'offered'}`                                              |
+ * |          | otherwise                                | `{'behind', who has it, time left or -1}`                  |
  * | confirm  | not every L is the owner's               | `{0, '0'}`                                                 |
  * |          | some F is above t                        | `{2, highest F}`                                           |
  * |          | otherwise                                | `{1, t}`: every F is t                                     |
  * | extend   | for each lease: is every L its owner's?  | 1 (ttl set, F lifted to its token) or 0; never re-creates  |
- * | release  | every L was the owner's                  | how many listeners got the message                         |
+ * | release  | every L was the owner's                  | how many listeners got the message; 0 with a line          |
  * |          | otherwise                                | -1 less that number                                        |
  * | handOver | every L is the owner's                   | v for the next owner                                       |
  * |          | otherwise                                | `{'0', who has it or '', -1}`                              |
@@ -78,7 +85,8 @@ function raise(fenceTtl: string): string {
 }
 
 /**
- * KEYS: L and F of each resource. ARGV: owner, ttl, proposal, F's ttl.
+ * KEYS: L and F of each resource. ARGV: owner, ttl, proposal, F's ttl. For a claim also Q of each resource, and 'claim'. For
+ * a place in the line, see `ENQUEUE`. The three are one script because a node that sits out may do none of them.
  *
  * The usual case, one resource that is free and a proposal in the same second as this node's clock, comes first, with as
  * few calls and conversions as it can be done: a call costs as much as a command of its own. Numbers of equally many
@@ -88,25 +96,33 @@ function raise(fenceTtl: string): string {
 const ACQUIRE_TEXT = `local p = ARGV[3]
 if #KEYS == 2 and redis.call('time')[1] == string.sub(p, 1, -7) and redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', ARGV[2]) then
 ${raise('ARGV[4]')}end
-${NUMBER}${GRANT}local owner = ARGV[1]
+${NUMBER}${GRANT}${READ}local owner, count, offer = ARGV[1], #KEYS, ''
+if ARGV[5] == 'enqueue' then
+${PASS}${ENQUEUE}return enqueue()
+end
+if ARGV[5] == 'claim' then
+  count = 2 * #KEYS / 3
+  offer = '${OFFERED}' .. owner
+end
 local highest, mine, holder, left = 0, 0, nil, 0
-for i = 1, #KEYS, 2 do
+for i = 1, count, 2 do
   highest = math.max(highest, number(KEYS[i + 1]))
   local held = redis.call('get', KEYS[i])
   if held == owner then
     mine = mine + 2
-  elseif held then
+  elseif held and held ~= offer then
     holder = held
     local ttl = redis.call('pttl', KEYS[i])
     if ttl < 0 or left < 0 then left = -1 else left = math.max(left, ttl) end
   end
 end
 if holder then return {text(highest), holder, left} end
-if mine == #KEYS then
-  for i = 2, #KEYS, 2 do redis.call('set', KEYS[i], text(highest), 'px', ARGV[4]) end
+for i = count + 1, #KEYS do redis.call('zrem', KEYS[i], owner, '!' .. owner) end
+if mine == count then
+  for i = 2, count, 2 do redis.call('set', KEYS[i], text(highest), 'px', ARGV[4]) end
   return text(highest)
 end
-return text(grant(#KEYS, highest, owner, ARGV[2], tonumber(p), ARGV[4]))
+return text(grant(count, highest, owner, ARGV[2], tonumber(p), ARGV[4]))
 `
 
 /** KEYS: L and F of each resource. ARGV: owner, token, F's ttl. */
@@ -155,15 +171,17 @@ return answers
 )
 
 /**
- * KEYS: L and F of each resource. ARGV: owner, token (0 after a failed attempt), F's ttl, 'publish', 'spublish' or nothing, then
- * the channel of each resource, on which the owner is published. F never changes under another owner: it may have voted for the
- * number that is there. Nothing stops the script halfway: every L is deleted first, one of another type is not ours, and a user
- * that may not publish wakes nobody.
+ * KEYS: L and F of each resource, then Q of each where the lock is passed on to those in line. ARGV: owner, token (0 after a
+ * failed attempt), F's ttl, 'publish', 'spublish' or nothing, then the channel of each resource, on which the owner is
+ * published, or the offer if there is a line. F never changes under another owner: it may have voted for the number that is
+ * there. Nothing stops the script halfway: every L is deleted first, one of another type is not ours, and a user that may not
+ * publish wakes nobody.
+ * It also gives up a place in line, and an offer.
  */
 export const RELEASE = script(
   'release',
   `local t = ARGV[2]
-if #KEYS == 2 and redis.pcall('get', KEYS[1]) == ARGV[1] then
+if #ARGV == 5 and redis.pcall('get', KEYS[1]) == ARGV[1] and (#KEYS == 2 or not redis.pcall('zrangebyscore', KEYS[3], '(0', '+inf', 'limit', 0, 1)[1]) then
   redis.call('del', KEYS[1])
   if t ~= '0' then
     local f = tonumber(redis.pcall('get', KEYS[2]))
@@ -172,19 +190,22 @@ if #KEYS == 2 and redis.pcall('get', KEYS[1]) == ARGV[1] then
   if ARGV[4] == '' then return 0 end
   return tonumber(redis.pcall(ARGV[4], ARGV[5], ARGV[1])) or 0
 end
-local token = tonumber(t)
+${PASS}local token, count = tonumber(t), 2 * (#ARGV - 4)
 local holders, ours, told = {}, true, 0
-for i = 1, #KEYS, 2 do
+for i = 1, count, 2 do
   holders[i] = redis.pcall('get', KEYS[i])
   if holders[i] == ARGV[1] then redis.call('del', KEYS[i]) else ours = false end
 end
-for i = 1, #KEYS, 2 do
+for i = 1, count, 2 do
   local mine = holders[i] == ARGV[1]
   if token > 0 and (mine or not holders[i]) and (tonumber(redis.pcall('get', KEYS[i + 1])) or 0) < token then
     redis.call('set', KEYS[i + 1], t, 'px', ARGV[3])
   end
-  if mine and ARGV[4] ~= '' then
-    told = math.max(told, tonumber(redis.pcall(ARGV[4], ARGV[5 + (i - 1) / 2], ARGV[1])) or 0)
+  local line, channel, passed = KEYS[count + (i + 1) / 2], ARGV[4 + (i + 1) / 2], false
+  if line then redis.pcall('zrem', line, ARGV[1], '!' .. ARGV[1]) end
+  if line and (mine or holders[i] == '${OFFERED}' .. ARGV[1]) then passed = pass(KEYS[i], line, ARGV[4], channel) end
+  if mine and not passed and ARGV[4] ~= '' then
+    told = math.max(told, tonumber(redis.pcall(ARGV[4], channel, ARGV[1])) or 0)
   end
 end
 return ours and told or -1 - told
@@ -215,8 +236,8 @@ return text(grant(#KEYS, highest, ARGV[2], ARGV[3], tonumber(p), ARGV[5]))
 /**
  * Many steps in one call, in order, each all or none, by the texts of the single steps: as functions, they get the keys and
  * arguments of their step under the names by which a script knows its own. ARGV of each: the first letter of its name, its number of
- * keys, its number of arguments, and these. Returns the answers. A step that fails is answered by a list with its error as
- * the only item, and costs the others nothing. A server that has become a replica refuses all of them alike: that is one
+ * keys, its number of arguments, and these. Returns the answers. A step that fails is answered by 'failed' and its
+ * error, and costs the others nothing. A server that has become a replica refuses all of them alike: that is one
  * error, because drivers look for it.
  */
 const TOGETHER = `local function acquire(KEYS, ARGV)
@@ -241,7 +262,7 @@ for count = 1, #KEYS do
   if not ok then
     if type(answer) == 'table' then answer = answer['err'] end
     if string.match(answer, 'READONLY') then return redis.error_reply(answer) end
-    answer = {answer}
+    answer = {'failed', answer}
   end
   answers[count] = answer
   key = key + #keys
@@ -250,8 +271,8 @@ end
 return answers
 `
 
-/** An acquire alone has four arguments; several steps have more. */
-const ACQUIRE_OR_TOGETHER = `if #ARGV == 4 then
+/** An acquire alone has four arguments, a claim or a place in the line says so by the fifth. Several steps have more. */
+const ACQUIRE_OR_TOGETHER = `if #ARGV == 4 or ARGV[5] == 'claim' or ARGV[5] == 'enqueue' then
 ${ACQUIRE_TEXT}end
 ${TOGETHER}`
 
@@ -266,13 +287,20 @@ export function epochScript(epoch: string): Script {
   return script('acquire', `-- ${epoch}\n${ACQUIRE_OR_TOGETHER}`)
 }
 
-/** KEYS: L and F of each resource. Returns owner (or ''), time left (-1 without end), and F of each. */
+/**
+ * KEYS: L and F of each resource, then Q of each unless this user may not use it. ARGV: how many resources. Returns owner (or
+ * ''), time left (-1 without end), F, and those in line with their tickets, of each. A lock that is offered has no owner.
+ */
 export const INSPECT = script(
   'inspect',
-  `${READ}local answers = {}
-for i = 1, #KEYS, 2 do
+  `${READ}${WAITING}local answers, count = {}, 2 * ARGV[1]
+for i = 1, count, 2 do
   local fence = read(KEYS[i + 1])
-  answers[#answers + 1] = {read(KEYS[i]) or '', redis.call('pttl', KEYS[i]), tonumber(fence) and fence or '0'}
+  local owner = read(KEYS[i]) or ''
+  if string.sub(owner, 1, ${OFFERED.length}) == '${OFFERED}' then owner = '' end
+  local key = KEYS[count + (i + 1) / 2]
+  local line = key and waiting(key) or {}
+  answers[#answers + 1] = {owner, redis.call('pttl', KEYS[i]), tonumber(fence) and fence or '0', line}
 end
 return answers
 `,

@@ -64,10 +64,10 @@ export class SingleNode {
     })
   }
 
-  /** `own`: how many of those listeners are ourselves. The counter stays as it is: the node granted the token itself. */
-  release(keys: KeySet, { owner, ttlMs, resources }: LeaseRef, own: () => number): Promise<Release> {
+  /** `passOn`: to the first in line. `own`: how many of those listeners are ourselves. The counter stays as it is: the node granted the token itself. */
+  release(keys: KeySet, { owner, ttlMs, resources }: LeaseRef, passOn: boolean, own: () => number): Promise<Release> {
     return new Promise((resolve, reject) => {
-      this.#ask(this.#node.releaseStep(keys, owner, 0n), ttlMs, resources, {
+      this.#ask(this.#node.releaseStep(keys, owner, 0n, false, passOn), ttlMs, resources, {
         answered: ({ ours, listeners }) =>
           resolve({ ours, awaited: listeners === 0 ? 0 : Math.max(listeners - own(), 0) }),
         failed: reject,

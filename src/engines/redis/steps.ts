@@ -1,5 +1,6 @@
-import type { LeaseRef } from '../../engine.ts'
+import type { InLine, LeaseRef } from '../../engine.ts'
 import type { KeySet } from './keys.ts'
+import { OFFERED } from './line-lua.ts'
 import { piece, type Piece } from './pieces.ts'
 import { ACQUIRE, CONFIRM, EXTEND, HAND_OVER, INSPECT, RELEASE, type Script } from './scripts.ts'
 import type { NodeAnswer } from './votes.ts'
@@ -18,6 +19,8 @@ export interface Step<T> {
   read(reply: unknown, script: Script): T
   /** Whether the step that gave this answer wrote something that replicas can acknowledge. Undefined: it need not be asked. */
   wrote?(answer: T): boolean
+  /** What to ask instead where this user may not use one of the keys. */
+  otherwise?(): Step<T>
 }
 
 export type NodeGrant = Extract<NodeAnswer, { kind: 'granted' }>
@@ -31,12 +34,18 @@ export interface NodeRefusal {
   readonly remainingMs: number | undefined
 }
 
-/** Of one resource, the usual case: made once. */
-const HEADS = { a: piece('a', '2', '4'), c: piece('c', '2', '3'), r: piece('r', '2', '5'), h: piece('h', '2', '5') }
+/** Few differ. */
+const heads = new Map<string, Piece>()
 
-/** Which step it is, how many keys it has, and how many arguments. */
-function headOf(letter: keyof typeof HEADS, { pairs }: KeySet, args: Piece): Piece {
-  return pairs.length === 2 ? HEADS[letter] : piece(letter, String(pairs.length), String(args.words.length))
+/** What a step begins with among others: the first letter of its name, how many keys it has, and how many arguments. */
+export function headOf(letter: 'a' | 'c' | 'r' | 'h', keys: Piece, args: Piece): Piece {
+  const name = `${letter} ${keys.words.length} ${args.words.length}`
+  let head = heads.get(name)
+  if (head === undefined) {
+    head = piece(...name.split(' '))
+    heads.set(name, head)
+  }
+  return head
 }
 
 /** `fenceTtlMs`, here and below: the counter's own time to live. */
@@ -48,7 +57,7 @@ export function acquireStep(
   fenceTtlMs: number,
 ): Step<NodeGrant | NodeRefusal> {
   const args = piece(owner, String(ttlMs), String(proposal), String(fenceTtlMs))
-  const head = headOf('a', keys, args)
+  const head = headOf('a', keys.piece, args)
   return { script: ACQUIRE, vote: { ttlMs }, keys: keys.piece, args, head, read: grantOrRefusal, wrote: isGrant }
 }
 
@@ -64,7 +73,7 @@ export function handOverStep(
     script: HAND_OVER,
     keys: keys.piece,
     args,
-    head: headOf('h', keys, args),
+    head: headOf('h', keys.piece, args),
     read: grantOrRefusal,
     wrote: isGrant,
   }
@@ -76,7 +85,7 @@ export function confirmStep(keys: KeySet, owner: string, token: number, fenceTtl
     script: CONFIRM,
     keys: keys.piece,
     args,
-    head: headOf('c', keys, args),
+    head: headOf('c', keys.piece, args),
     read(reply) {
       const [kind, fence] = fields(reply, CONFIRM)
       if (kind === 1) return { kind: 'confirmed', token }
@@ -115,16 +124,20 @@ export interface NodeRelease {
   readonly listeners: number
 }
 
-/** `publish`: the command that wakes the waiters, or nothing. */
+/** `publish`: the command that wakes the waiters, or nothing. `passOn`: to the first in line. */
 export function releaseStep(
   keys: KeySet,
   owner: string,
   token: bigint,
   publish: 'publish' | 'spublish' | '',
   fenceTtlMs: number,
+  passOn: boolean,
 ): Step<NodeRelease> {
   const args = piece(owner, String(token), String(fenceTtlMs), publish, ...keys.channels)
-  return { script: RELEASE, keys: keys.piece, args, head: headOf('r', keys, args), read: readRelease }
+  const step = { script: RELEASE, args, read: readRelease }
+  if (!passOn) return { ...step, keys: keys.piece, head: headOf('r', keys.piece, args) }
+  const otherwise = (): Step<NodeRelease> => releaseStep(keys, owner, token, publish, fenceTtlMs, false)
+  return { ...step, keys: keys.withLines, head: headOf('r', keys.withLines, args), otherwise }
 }
 
 function readRelease(reply: unknown): NodeRelease {
@@ -138,17 +151,33 @@ export interface NodeLease {
   readonly owner: string
   readonly remainingMs: number | undefined
   readonly fence: number
+  /** Those in line, the first one first. */
+  readonly line: readonly InLine[]
 }
 
-export function inspectStep(keys: KeySet): Step<readonly NodeLease[]> {
-  return { script: INSPECT, keys: keys.piece, args: piece(), read: readLeases }
+export function inspectStep({ piece: pairs, withLines, channels }: KeySet): Step<readonly NodeLease[]> {
+  const step = { script: INSPECT, keys: withLines, args: piece(String(channels.length)), read: readLeases }
+  return { ...step, otherwise: () => ({ ...step, keys: pairs }) }
 }
 
 function readLeases(reply: unknown): readonly NodeLease[] {
   if (!Array.isArray(reply)) throw nonsense(reply, INSPECT)
   return reply.map((row: unknown) => {
-    const [owner, left, fence] = fields(row, INSPECT)
-    return { owner: String(owner), remainingMs: timeLeft(left, INSPECT), fence: numeric(fence, INSPECT) }
+    const [owner, left, fence, line] = fields(row, INSPECT)
+    return {
+      owner: String(owner),
+      remainingMs: timeLeft(left, INSPECT),
+      fence: numeric(fence, INSPECT),
+      line: readLine(line),
+    }
+  })
+}
+
+function readLine(reply: unknown): InLine[] {
+  const words: readonly unknown[] = Array.isArray(reply) ? reply : []
+  return Array.from({ length: words.length / 2 }, (_, at) => {
+    const since = Math.floor(numeric(words[2 * at + 1], INSPECT) / 1000)
+    return { owner: String(words[2 * at]), since }
   })
 }
 
@@ -163,15 +192,26 @@ function grantOrRefusal(reply: unknown, script: Script): NodeGrant | NodeRefusal
     return { kind: 'granted', fence }
   }
   const [fence, holder, left] = reply as unknown[]
-  return { kind: 'refused', fence: numeric(fence, script), holder: String(holder), remainingMs: timeLeft(left, script) }
+  return {
+    kind: 'refused',
+    fence: numeric(fence, script),
+    holder: holderName(holder),
+    remainingMs: timeLeft(left, script),
+  }
 }
 
-function timeLeft(value: unknown, script: Script): number | undefined {
+/** Who has a lock, or has it offered. */
+export function holderName(value: unknown): string {
+  const text = String(value)
+  return text.startsWith(OFFERED) ? text.slice(OFFERED.length) : text
+}
+
+export function timeLeft(value: unknown, script: Script): number | undefined {
   const ms = numeric(value, script)
   return ms < 0 ? undefined : ms
 }
 
-function fields(reply: unknown, script: Script): readonly unknown[] {
+export function fields(reply: unknown, script: Script): readonly unknown[] {
   if (!Array.isArray(reply) || reply.length === 0) throw nonsense(reply, script)
   return reply
 }
@@ -182,7 +222,7 @@ export function numeric(value: unknown, script: Script): number {
   throw nonsense(value, script)
 }
 
-function nonsense(reply: unknown, script: Script): Error {
+export function nonsense(reply: unknown, script: Script): Error {
   const text = JSON.stringify(reply) ?? String(reply)
   return new Error(`the server answered the ${script.name} script with nonsense: ${text.slice(0, 120)}`)
 }

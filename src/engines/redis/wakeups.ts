@@ -2,6 +2,7 @@ import type { Clock, Timer } from '../../clock.ts'
 import type { Watch } from '../../engine.ts'
 import type { Random } from '../../random.ts'
 import type { Subscriber } from './client.ts'
+import { OFFERED } from './line-lua.ts'
 import type { RedisNode } from './node.ts'
 import { quorumOf } from './votes.ts'
 
@@ -15,8 +16,12 @@ const GATHER_MS = 2
 /** How many of our own releases are remembered, so that they do not wake ourselves. */
 const MOST_OWN = 256
 
+/** Node `index` has offered the lock to this owner. */
+type Told = (index: number, owner: string) => void
+
 interface Channel {
-  readonly watchers: Set<() => void>
+  /** Who is called after a release; and who is told of offers, if it wants to be. */
+  readonly watchers: Map<() => void, Told | undefined>
   /** True when enough nodes have confirmed that no release can go unnoticed. */
   armed: Promise<boolean>
   readonly confirmed: Set<number>
@@ -49,10 +54,11 @@ export class RedisWakeups {
     this.#quorum = quorumOf(nodes.length)
   }
 
-  watch(names: readonly string[], freed: () => void): Watch {
+  /** `offered`: is told of every offer, whomever it is for. */
+  watch(names: readonly string[], freed: () => void, offered?: Told): Watch {
     const channels = names.map((name) => this.#channel(name))
     for (const channel of channels) {
-      channel.watchers.add(freed)
+      channel.watchers.set(freed, offered)
       channel.lingering?.cancel()
       channel.lingering = undefined
     }
@@ -93,7 +99,7 @@ export class RedisWakeups {
     const known = this.#channels.get(name)
     if (known !== undefined) return known
     const channel: Channel = {
-      watchers: new Set(),
+      watchers: new Map(),
       armed: Promise.resolve(false),
       confirmed: new Set(),
       heard: new Set(),
@@ -162,6 +168,10 @@ export class RedisWakeups {
 
   #heard(name: string, index: number, owner: string): void {
     const channel = this.#channels.get(name)
+    if (owner.startsWith(OFFERED)) {
+      for (const offered of channel?.watchers.values() ?? []) offered?.(index, owner.slice(OFFERED.length))
+      return
+    }
     if (channel === undefined || owner === channel.called || this.#own.has(owner)) return
     channel.heard.add(index)
     if (channel.heard.size >= this.#quorum) {
@@ -175,7 +185,7 @@ export class RedisWakeups {
     channel.gathering?.cancel()
     channel.gathering = undefined
     channel.heard.clear()
-    for (const freed of channel.watchers) freed()
+    for (const freed of channel.watchers.keys()) freed()
   }
 
   #linger(name: string, channel: Channel): void {

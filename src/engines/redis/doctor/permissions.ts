@@ -8,7 +8,7 @@ interface Need {
   readonly command: readonly string[]
   /** The same, such that it changes nothing where it is allowed. Undefined where there is no such thing. */
   readonly attempt: readonly string[] | undefined
-  readonly use: 'locks' | 'own keys' | 'wake-ups' | 'inspect' | 'restart'
+  readonly use: 'locks' | 'own keys' | 'wake-ups' | 'line' | 'inspect' | 'restart'
 }
 
 type Permission = 'allowed' | 'denied' | 'absent' | 'unknown'
@@ -80,7 +80,7 @@ async function mayUseSome(server: CheckedServer, user: User, prefix: string): Pr
 }
 
 function needed(cluster: boolean, plan: RedisCheckPlan): readonly Need[] {
-  const { lock, fence, freed } = resourceKeys(plan.prefix ?? '', DOCTORS_RESOURCE)
+  const { lock, fence, line, freed } = resourceKeys(plan.prefix ?? '', DOCTORS_RESOURCE)
   const need = (use: Need['use'], command: readonly string[], attempt?: readonly string[]): Need => ({
     use,
     command,
@@ -115,6 +115,9 @@ function needed(cluster: boolean, plan: RedisCheckPlan): readonly Need[] {
     ...(cluster ? [reads('own keys', 'EXISTS', lock)] : []),
     reads('wake-ups', cluster ? 'SPUBLISH' : 'PUBLISH', freed, '1'),
     need('wake-ups', [cluster ? 'SSUBSCRIBE' : 'SUBSCRIBE', freed]),
+    need('line', ['ZADD', line, '1', '1'], ['ZADD', line, 'NEITHER', '1']),
+    reads('line', 'ZREM', line, '1'),
+    reads('line', 'ZRANGEBYSCORE', line, '0', '0'),
     need('inspect', ['SCAN', '0'], ['SCAN', '0', 'COUNT', '1']),
     ...(plan.restart === 'auto' ? [reads('restart', 'CONFIG', 'GET', 'append*')] : []),
   ]
@@ -191,7 +194,8 @@ async function forLocks(
       `Lock only what it may use, give the engine a prefix that it may use, or ACL SETUSER ${user.rule} ~${prefix}*`,
     )
   }
-  const others = server.client.cluster ? ['spublish', 'ssubscribe', 'scan'] : ['publish', 'subscribe', 'scan']
+  const line = ['zadd', 'zrem', 'zrangebyscore']
+  const others = [...line, ...(server.client.cluster ? ['spublish', 'ssubscribe'] : ['publish', 'subscribe']), 'scan']
   return critical(
     id,
     found,
@@ -210,6 +214,7 @@ function forTheRest(report: Findings, answers: readonly CheckedNeed[], user: Use
       answers.filter(({ use }) => use === 'wake-ups'),
       user,
     ),
+    ...(refused('line').length > 0 ? [noLine(report, refused('line'), user)] : []),
     ...(refused('inspect').length > 0 ? [noInspection(report, user)] : []),
     ...(refused('restart').length > 0 ? [noLook(report, refused('restart'), user)] : []),
   ]
@@ -235,6 +240,15 @@ function wakeUps({ ok, note, warning }: Findings, answers: readonly CheckedNeed[
     return ok(id, `${user.subject} may ${names.join(' and ')}.`, 'Waiters are woken when a lock is released.')
   }
   return note(id, `Could not find out whether this user may ${names.join(' and ')}.`, `If not: ${polls}`)
+}
+
+function noLine({ warning }: Findings, refused: readonly CheckedNeed[], user: User): Finding {
+  return warning(
+    'line',
+    `${user.subject} may not run ${refused.map(shownCommand).join(', ')}.`,
+    'Locks work, but processes of this user do not stand in line: whoever comes first after a release gets the lock.',
+    `ACL SETUSER ${user.rule} ${refused.map((need) => `+${ruleName(need)}`).join(' ')} ~ringfence:*`,
+  )
 }
 
 function noInspection({ note }: Findings, user: User): Finding {

@@ -1,15 +1,14 @@
 import { expect, test } from 'vitest'
 import { redis, redlock } from '../../../../src/engines/redis/index.ts'
-import { RELEASE } from '../../../../src/engines/redis/scripts.ts'
 import { until } from '../../../../harness/until.ts'
 import { gateTo, ioredis, locksOn, server, servers, settle } from './bench.ts'
 
 const WAIT = '20s'
 const TTL = '60s'
 
-/** A release names the channel too. */
+/** Scripts name the channel too. */
 const isSubscription = (request: string): boolean =>
-  request.includes('ringfence:freed:') && !request.includes(RELEASE.sha)
+  request.includes('ringfence:freed:') && /\bsubscribe\b/i.test(request)
 
 test('bug 23: a release between the failed attempt and the subscription is noticed', { timeout: 40_000 }, async () => {
   const node = await server()
@@ -25,8 +24,8 @@ test('bug 23: a release between the failed attempt and the subscription is notic
   gate.open()
   const lease = await waiting
   expect(lease.token).toBeGreaterThan(held.token)
-  // Who had missed the release would have slept for seconds before the next look.
-  expect(waiter.count('waiting')).toBe(0)
+  // It stood in line once, and got its turn there.
+  expect(waiter.count('waiting')).toBe(1)
 })
 
 test('bug 23: on a quorum too', { timeout: 40_000 }, async () => {
@@ -43,6 +42,6 @@ test('bug 23: on a quorum too', { timeout: 40_000 }, async () => {
   for (const gate of gates) gate.open()
   const lease = await waiting
   expect(lease.token).toBeGreaterThan(held.token)
-  // Who had missed the release would have slept for seconds before the next look.
-  expect(waiter.count('waiting')).toBe(0)
+  // It stood in line once, and got its turn there.
+  expect(waiter.count('waiting')).toBe(1)
 })

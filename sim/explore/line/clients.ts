@@ -1,0 +1,210 @@
+import { quorumOf } from '../../../src/engines/redis/votes.ts'
+import { numbersIn, type State } from '../state.ts'
+import {
+  FLAG,
+  lineShape,
+  LINK,
+  linkAt,
+  NODE,
+  nodeAt,
+  PHASE,
+  PROCESS,
+  processAt,
+  RUN,
+  SENT,
+  sentAt,
+  type LineConfiguration,
+  type LineShape,
+} from './state.ts'
+import { LineSteps, type LineCommand, type LineStep } from './steps.ts'
+
+/** What the processes do, each a change of a state in place: the nodes go by the shipped scripts. */
+export class LineClients {
+  readonly shape: LineShape
+  readonly configuration: LineConfiguration
+  readonly quorum: number
+  readonly #steps: LineSteps
+
+  constructor(configuration: LineConfiguration) {
+    this.configuration = configuration
+    this.shape = lineShape(configuration)
+    this.quorum = quorumOf(configuration.nodes)
+    this.#steps = new LineSteps(this.shape.owners, (owner) => this.processOf(owner))
+  }
+
+  ownerOf(process: number, past: number): number {
+    return process * this.configuration.owners + past + 1
+  }
+
+  processOf(owner: number): number {
+    return Math.floor((owner - 1) / this.configuration.owners)
+  }
+
+  phase(state: State, process: number): number {
+    return state[processAt(this.shape, process) + PROCESS.phase]!
+  }
+
+  isUp(state: State, node: number): boolean {
+    return state[nodeAt(this.shape, node) + NODE.status] === 0
+  }
+
+  owner(state: State, process: number): number {
+    return this.ownerOf(process, state[processAt(this.shape, process) + PROCESS.past]!)
+  }
+
+  /** Nobody waits with it, and nobody holds with it. */
+  isPast(state: State, owner: number): boolean {
+    const process = this.processOf(owner)
+    return this.phase(state, process) === PHASE.done || owner !== this.owner(state, process)
+  }
+
+  /** Its process waits with the owner after it, which takes over whatever this one has. */
+  isSucceeded(state: State, owner: number): boolean {
+    const process = this.processOf(owner)
+    if (this.configuration.wrong === 'release and enqueue apart') return false
+    return this.phase(state, process) === PHASE.waiting && owner === this.owner(state, process) - 1
+  }
+
+  /** An offer that nobody waits for any more is given back, or taken over. */
+  decline(state: State, node: number, owner: number): void {
+    if (!this.isSucceeded(state, owner)) return this.release(state, node, owner)
+    const link = linkAt(this.shape, node, this.processOf(owner))
+    state[link + LINK.flags] = state[link + LINK.flags]! | FLAG.takesOver
+    this.enqueue(state, node, this.processOf(owner))
+  }
+
+  /** A step of an owner on a node, in place. */
+  step(state: State, node: number, command: LineCommand, owner: number, number = 0): LineStep {
+    const at = nodeAt(this.shape, node)
+    const before = { lock: state[at + NODE.lock]!, fence: state[at + NODE.fence]!, line: state[at + NODE.line]! }
+    const step = this.#steps.run(command, before, owner, number)
+    state[at + NODE.lock] = step.lock
+    state[at + NODE.fence] = step.fence
+    state[at + NODE.line] = step.line
+    state[RUN.top] = Math.max(state[RUN.top]!, step.fence)
+    return step
+  }
+
+  /** It comes to the line, and takes over the place of the owner before it where it has not done so yet. */
+  enqueue(state: State, node: number, process: number): void {
+    const link = linkAt(this.shape, node, process)
+    const owner = this.owner(state, process)
+    const takesOver = (state[link + LINK.flags]! & FLAG.takesOver) !== 0
+    const { answer } = this.step(state, node, 'enqueue', owner, takesOver ? owner - 1 : 0)
+    const kept = state[link + LINK.flags]! & ~FLAG.takesOver
+    state[link + LINK.flags] = answer === 'offered' ? kept | FLAG.offered : kept
+  }
+
+  /** A claim arrives. One that nobody waits for any more is undone. */
+  claim(state: State, node: number, owner: number): void {
+    const process = this.processOf(owner)
+    const isNewcomer = process > this.configuration.waiters
+    const { answer, number } = this.step(state, node, isNewcomer ? 'acquire' : 'claim', owner)
+    const sent = sentAt(this.shape, node, owner)
+    state[sent] = (state[sent]! & ~SENT.claim) | SENT.claimed
+    if (answer !== 'granted') return
+    const link = linkAt(this.shape, node, process)
+    if (this.isSucceeded(state, owner)) state[link + LINK.flags] = state[link + LINK.flags]! | FLAG.takesOver
+    else if (this.isPast(state, owner)) state[sent] = state[sent] | SENT.release
+    else if (this.phase(state, process) === PHASE.claiming)
+      state[link + LINK.votes] = state[link + LINK.votes]! | (1 << number)
+  }
+
+  release(state: State, node: number, owner: number): void {
+    const process = this.processOf(owner)
+    const isLast = owner === this.owner(state, process)
+    this.step(state, node, 'release', owner, isLast ? state[processAt(this.shape, process) + PROCESS.token]! : 0)
+    const sent = sentAt(this.shape, node, owner)
+    state[sent] = state[sent]! & ~SENT.release
+  }
+
+  beginClaim(state: State, process: number): void {
+    const at = processAt(this.shape, process)
+    state[at + PROCESS.phase] = PHASE.claiming
+    for (let other = 0; other < this.shape.processes; other++)
+      state[at + PROCESS.floor] = Math.max(
+        state[at + PROCESS.floor]!,
+        state[processAt(this.shape, other) + PROCESS.token]!,
+      )
+    for (let node = 0; node < this.shape.nodes; node++) {
+      const sent = sentAt(this.shape, node, this.owner(state, process))
+      state[sent] = state[sent]! | SENT.claim
+    }
+  }
+
+  offers(state: State, process: number): number {
+    let count = 0
+    for (let node = 0; node < this.shape.nodes; node++)
+      count += state[linkAt(this.shape, node, process) + LINK.flags]! & FLAG.offered
+    return count
+  }
+
+  /** The numbers that a quorum has voted for, as a set. */
+  won(state: State, process: number): number {
+    let won = 0
+    let any = 0
+    for (let node = 0; node < this.shape.nodes; node++) any |= state[linkAt(this.shape, node, process) + LINK.votes]!
+    for (const token of numbersIn(any)) {
+      let votes = 0
+      for (let node = 0; node < this.shape.nodes; node++) {
+        const link = linkAt(this.shape, node, process)
+        const isOffer =
+          this.configuration.wrong === 'offers are votes' && (state[link + LINK.flags]! & FLAG.offered) !== 0
+        if (((state[link + LINK.votes]! >> token) & 1) === 1 || isOffer) votes++
+      }
+      if (votes >= this.quorum) won |= 1 << token
+    }
+    return won
+  }
+
+  win(state: State, process: number, token: number): void {
+    const at = processAt(this.shape, process)
+    state[at + PROCESS.phase] = PHASE.won
+    state[at + PROCESS.token] = token
+    this.#forget(state, process)
+  }
+
+  /** Another owner takes over the place; without one left, the wait ends. */
+  lose(state: State, process: number): void {
+    const at = processAt(this.shape, process)
+    const { wrong } = this.configuration
+    const isLast = state[at + PROCESS.past]! + 1 >= this.configuration.owners || process > this.configuration.waiters
+    if (isLast) return this.end(state, process)
+    const owner = this.owner(state, process)
+    this.#forget(state, process)
+    state[at + PROCESS.phase] = PHASE.waiting
+    state[at + PROCESS.past] = state[at + PROCESS.past]! + 1
+    state[at + PROCESS.over] = 0
+    for (let node = 0; node < this.shape.nodes; node++) {
+      if (wrong === 'a lost claim is not withdrawn') continue
+      if (wrong === 'release and enqueue apart') {
+        const sent = sentAt(this.shape, node, owner)
+        state[sent] = state[sent]! | SENT.release
+      } else state[linkAt(this.shape, node, process) + LINK.flags] = FLAG.takesOver
+    }
+  }
+
+  /** It has released, or gives up: that is sent to every node, for the owner before it too where that may have a place. */
+  end(state: State, process: number): void {
+    const at = processAt(this.shape, process)
+    for (let node = 0; node < this.shape.nodes; node++) {
+      const owner = this.owner(state, process)
+      const takesOver = (state[linkAt(this.shape, node, process) + LINK.flags]! & FLAG.takesOver) !== 0
+      for (const one of takesOver ? [owner - 1, owner] : [owner]) {
+        const sent = sentAt(this.shape, node, one)
+        state[sent] = state[sent]! | SENT.release
+      }
+    }
+    this.#forget(state, process)
+    state[at + PROCESS.phase] = PHASE.done
+    state[at + PROCESS.over] = 1
+  }
+
+  #forget(state: State, process: number): void {
+    for (let node = 0; node < this.shape.nodes; node++) {
+      const link = linkAt(this.shape, node, process)
+      state[link + LINK.votes] = 0
+      state[link + LINK.flags] = 0
+    }
+  }
+}
