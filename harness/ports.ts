@@ -4,6 +4,11 @@ import { EarlyExit } from './process.ts'
 
 const attempts = 4
 const lowestPort = 10_000
+/** More than there are workers of a test run at a time. */
+const shares = 8
+
+/** Those that this process has been given: a server that is down for a while must find its own free when it comes back. */
+const given = new Set<number>()
 
 /**
  * Starts something on free ports. Between our look and the server's binding another process can take one; the server
@@ -22,15 +27,27 @@ export async function onFreePorts<T>(count: number, start: (ports: number[]) => 
 /**
  * Ports that can be bound now, from below the range that the kernel takes ports for outgoing connections from. Inside
  * that range a server that is down for a while could lose its port to some connection, and a client that keeps
- * connecting to the closed port can be given that very port and end up connected to itself.
+ * connecting to the closed port can be given that very port and end up connected to itself. For the same reason each
+ * worker of a test run has a share of its own, and gives no port twice.
  */
 export async function freePorts(count: number): Promise<number[]> {
-  const ports = new Set<number>()
-  while (ports.size < count) {
-    const port = lowestPort + Math.floor(Math.random() * (firstOutgoingPort() - lowestPort))
-    if (!ports.has(port) && (await canBind(port))) ports.add(port)
+  const { first, size } = shareOf(process.env['VITEST_POOL_ID'])
+  if (given.size + count > size / 2) given.clear()
+  const ports: number[] = []
+  while (ports.length < count) {
+    const port = first + Math.floor(Math.random() * size)
+    if (given.has(port)) continue
+    given.add(port)
+    if (await canBind(port)) ports.push(port)
   }
-  return [...ports]
+  return ports
+}
+
+function shareOf(worker: string | undefined): { first: number; size: number } {
+  const size = firstOutgoingPort() - lowestPort
+  if (worker === undefined) return { first: lowestPort, size }
+  const share = Math.floor(size / shares)
+  return { first: lowestPort + (Number(worker) % shares) * share, size: share }
 }
 
 function isTaken(error: unknown): boolean {

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { once } from 'node:events'
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { freePorts, onFreePorts } from '../../../harness/ports.ts'
 import { EarlyExit } from '../../../harness/process.ts'
 
@@ -38,4 +38,14 @@ test('a port in use is not offered', async () => {
   const others = await freePorts(200)
   server.close()
   expect(others).not.toContain(port)
+})
+
+test('two workers are never offered the same port, and one is not offered a port twice', async () => {
+  const offered: number[][] = []
+  for (const worker of ['1', '2', '3']) {
+    vi.stubEnv('VITEST_POOL_ID', worker)
+    offered.push([...(await freePorts(100)), ...(await freePorts(100))])
+  }
+  vi.unstubAllEnvs()
+  expect(new Set(offered.flat()).size).toBe(600)
 })
