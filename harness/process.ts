@@ -1,4 +1,5 @@
 import { execFile, spawn, type ChildProcess } from 'node:child_process'
+import { connect } from 'node:net'
 import { isGone, isStopped, listensOn, processTree, signalAll } from './process-tree.ts'
 import { removeFolder, serverUser } from './temporary-folder.ts'
 import { tethered } from './tether.ts'
@@ -116,10 +117,13 @@ export class Server implements AsyncDisposable {
     await this.#launch()
   }
 
-  /** Ends the server and removes its folder. */
+  /**
+   * Ends the server and removes its folder. Nobody needs what it would still write, so it is killed, unless it has a
+   * signal of its own: PostgreSQL would leave its shared memory behind.
+   */
   async stop(): Promise<void> {
     this.#stopped = true
-    await this.#end()
+    await (this.#plan.stopSignal === undefined ? this.kill() : this.#end())
     removeFolder(this.#plan.folder)
   }
 
@@ -155,7 +159,12 @@ export class Server implements AsyncDisposable {
       child.once('exit', (code, signal) => end(`exit ${signal ?? code}`))
     })
     try {
-      const isUp = async (): Promise<boolean> => ended !== undefined || (listensOn(this.pid, port) && ready())
+      let isOurs = false
+      // The look at who listens reads the table of all connections, which takes as long as a pause here: only when someone does.
+      const isUp = async (): Promise<boolean> => {
+        isOurs ||= ended === undefined && (await accepts(port)) && listensOn(this.pid, port)
+        return ended !== undefined || (isOurs && ready())
+      }
       await until(isUp, { what: `${name} is ready`, withinMs: startWithinMs })
     } catch (error) {
       throw new Error(`${name} does not get ready; its log ends with:\n${this.#log}`, {
@@ -175,6 +184,14 @@ export class Server implements AsyncDisposable {
     await this.#exited
     clearTimeout(timer)
   }
+}
+
+function accepts(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1', () => resolve(true))
+    socket.once('error', () => resolve(false))
+    void socket.once('connect', () => socket.destroy())
+  })
 }
 
 /** Runs a program to its end as the servers' user, and returns what it printed. */
