@@ -130,7 +130,8 @@ export async function isServing(port: number, password?: string): Promise<boolea
 
 function serverCommand(port: number, data: string, options: RedisOptions, clock: ShiftedClock | undefined): Command {
   const { path: server, env } = program(options.valkey === true ? 'valkey-server' : 'redis-server')
-  const settings = flags({ port, bind: '127.0.0.1', dir: data, save: '' })
+  // A replica that comes is served at once, and not five seconds later in case another one comes.
+  const settings = flags({ port, bind: '127.0.0.1', dir: data, save: '', 'repl-diskless-sync-delay': 0 })
   const persistence =
     options.durable === true ? flags({ appendonly: 'yes', appendfsync: 'always' }) : flags({ appendonly: 'no' })
   const password = options.password === undefined ? [] : flags({ requirepass: options.password })

@@ -12,10 +12,12 @@ const masterName = 'ringfence'
 // The quickest that is still calm on a busy machine of two cores: an election in about two seconds.
 const downAfterMs = 500
 const failoverTimeoutMs = 2_000
+/** How often a sentinel tells the others what it knows. */
+const usualMs = 2_000
 
 // Replicas log in as a user of their own, so that replication can be cut without disturbing clients or sentinels.
 const replicationUser = 'replica on >replica +psync +replconf +ping'
-const replicationLogin = ['--masteruser', 'replica', '--masterauth', 'replica', '--repl-diskless-sync-delay', '0']
+const replicationLogin = ['--masteruser', 'replica', '--masterauth', 'replica']
 
 interface SentinelNode {
   readonly host: string
@@ -58,9 +60,11 @@ export async function startSentinel(): Promise<SentinelSetup> {
     await until(() => hasReplicas(first, 2), { what: 'two replicas are in step' })
     const watchers = await startGroup(Array.from({ length: 3 }, () => () => startSentinelNode(first.port)))
     started.push(...watchers.nodes)
+    await speakEvery(100, watchers.nodes)
     await until(() => allKnowEachOther(watchers.nodes), {
       what: 'the sentinels know the replicas and each other',
     })
+    await speakEvery(usualMs, watchers.nodes)
     return sentinelSetup(data.nodes, watchers.nodes)
   } catch (error) {
     await groupOf(started).stop()
@@ -136,6 +140,13 @@ sentinel failover-timeout ${masterName} ${failoverTimeoutMs}
     })
     return { host: '127.0.0.1', port, server, stop: () => server.stop() }
   })
+}
+
+/** By what they say they hear of each other. It is also what they wait by in a failover, and there nothing is to be hurried. */
+async function speakEvery(ms: number, sentinels: SentinelNode[]): Promise<void> {
+  await Promise.all(
+    sentinels.map(({ port }) => redisCli(port, {}, ['SENTINEL', 'DEBUG', 'publish-period', String(ms)])),
+  )
 }
 
 async function allKnowEachOther(sentinels: SentinelNode[]): Promise<boolean> {
