@@ -15,6 +15,8 @@ export default defineConfig({
     // Real servers on a shared machine: a test that hangs fails here, none is expected to take this long.
     testTimeout: 60_000,
     hookTimeout: 60_000,
+    // As long as that is expected to take at most, on a machine that does much else. The default is a second.
+    expect: { poll: { timeout: 20_000 } },
     // Three at a time, on two cores: they wait for servers and for leases to end. More gain little and make servers late.
     maxWorkers: 3,
     sequence: { sequencer: LongestFirst },
