@@ -3,9 +3,9 @@ import { etcd } from '../../../src/engines/etcd/index.ts'
 import { startEtcd } from '../../../harness/servers/etcd.ts'
 import { faultTrials, processTrials, type BreakableServers } from '../trials.ts'
 
-describe('etcd', () => {
+describe.concurrent('etcd', () => {
   processTrials({ connector: 'etcd', start, nextWithinMs: 30_000, ttlMs: 4000 })
-  faultTrials({ start, survivesRestart: true, ttlMs: 6000 })
+  faultTrials({ start, survivesRestart: true })
 })
 
 async function start(): Promise<BreakableServers> {

@@ -10,10 +10,10 @@ import { until } from '../../../harness/until.ts'
 import { faultTrials, processTrials, type BreakableServers } from '../trials.ts'
 import { leases, Place, type Message } from './setup.ts'
 
-describe('file', () => {
+describe.concurrent('file', () => {
   // The ttl is far longer than the next one waits: it gets in because the holder is seen to be dead.
   processTrials({ connector: 'file', start, nextWithinMs: 10_000, ttlMs: 60_000 })
-  faultTrials({ start, survivesRestart: true, ttlMs: 4000 })
+  faultTrials({ start, survivesRestart: true })
 })
 
 /** Frozen: someone does not end its transaction. Killed: the folder is gone from where it was. */

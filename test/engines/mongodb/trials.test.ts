@@ -5,12 +5,12 @@ import { startMongodb } from '../../../harness/servers/mongodb.ts'
 import { faultTrials, processTrials, type BreakableServers } from '../trials.ts'
 
 // Without a replica set waiters poll, and two who take turns hardly meet; see docs/engines/mongodb.md.
-describe('mongodb, a replica set', () => {
+describe.concurrent('mongodb, a replica set', () => {
   processTrials({ connector: 'mongodb', start: () => start(true), nextWithinMs: 30_000, ttlMs: 4000 })
 })
 
-describe('mongodb, a server without a replica set', () => {
-  faultTrials({ start: () => start(false), survivesRestart: true, ttlMs: 6000 })
+describe.concurrent('mongodb, a server without a replica set', () => {
+  faultTrials({ start: () => start(false), survivesRestart: true })
 })
 
 async function start(replicaSet: boolean): Promise<BreakableServers> {

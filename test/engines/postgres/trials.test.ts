@@ -5,16 +5,16 @@ import { startPostgres } from '../../../harness/servers/postgres.ts'
 import { faultTrials, processTrials, type BreakableServers } from '../trials.ts'
 import { connectedClient, openPool } from './clients.ts'
 
-describe('postgres', () => {
+describe.concurrent('postgres', () => {
   processTrials({ connector: 'postgres', start: withTable, nextWithinMs: 30_000, ttlMs: 4000 })
-  faultTrials({ start: withTable, survivesRestart: true, ttlMs: 4000 })
+  faultTrials({ start: withTable, survivesRestart: true })
 })
 
-describe('leases that end with a connection', () => {
+describe.concurrent('leases that end with a connection', () => {
   // The connection ends with its process, so that nobody waits for the ttl.
   processTrials({ connector: 'postgres-advisory', start: withSessions, nextWithinMs: 3000, ttlMs: 20_000 })
   // Nobody else waits for it here, so that the next session finds its lease as it was.
-  faultTrials({ start: withSessions, survivesRestart: true, ttlMs: 4000 })
+  faultTrials({ start: withSessions, survivesRestart: true })
 })
 
 function withTable(): Promise<BreakableServers> {

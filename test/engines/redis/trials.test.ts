@@ -4,10 +4,10 @@ import { redis } from '../../../src/engines/redis/index.ts'
 import { startRedis } from '../../../harness/servers/redis.ts'
 import { faultTrials, processTrials, type BreakableServers } from '../trials.ts'
 
-describe('redis', () => {
+describe.concurrent('redis', () => {
   processTrials({ connector: 'redis', start, nextWithinMs: 30_000, ttlMs: 4000 })
   // Without persistence, a restart forgets the lease.
-  faultTrials({ start, survivesRestart: false, ttlMs: 4000 })
+  faultTrials({ start, survivesRestart: false })
 })
 
 async function start(): Promise<BreakableServers> {

@@ -4,20 +4,18 @@ import { zookeeper } from '../../../src/engines/zookeeper/index.ts'
 import { startZookeeper } from '../../../harness/servers/zookeeper.ts'
 import { faultTrials, processTrials, type BreakableServers } from '../trials.ts'
 
-const ttlMs = 4000
-
-describe('zookeeper', () => {
+describe.concurrent('zookeeper', () => {
   // A dead process is noticed when its session ends, after twice the longest ttl.
-  processTrials({ connector: 'zookeeper', start, nextWithinMs: 30_000, ttlMs })
-  faultTrials({ start, survivesRestart: true, ttlMs })
+  processTrials({ connector: 'zookeeper', start: () => start(4000), nextWithinMs: 30_000, ttlMs: 4000 })
+  faultTrials({ start: () => start(10_000), survivesRestart: true })
 })
 
-async function start(): Promise<BreakableServers> {
+async function start(maxTtl: number): Promise<BreakableServers> {
   const server = await startZookeeper()
   const address = `${server.host}:${server.port}`
   return {
-    env: { RINGFENCE_SERVERS: address, RINGFENCE_MAX_TTL_MS: String(ttlMs) },
-    engine: async () => zookeeper(driver, address, { maxTtl: ttlMs }),
+    env: { RINGFENCE_SERVERS: address, RINGFENCE_MAX_TTL_MS: String(maxTtl) },
+    engine: async () => zookeeper(driver, address, { maxTtl }),
     freeze: () => server.freeze(),
     thaw: () => server.thaw(),
     kill: () => server.kill(),
