@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { conformance } from '../../../src/conformance/index.ts'
 import { mariadb } from '../../../src/engines/mariadb/index.ts'
 import { startMariadb, type MariadbServer } from '../../../harness/servers/mariadb.ts'
+import { conformanceOfTwo } from '../conformance.ts'
 import { CLIENTS, type Connected } from './clients.ts'
 
 let server: MariadbServer
@@ -13,9 +13,7 @@ beforeAll(async () => {
 afterAll(() => server.stop())
 
 describe.each(Object.entries(CLIENTS))('%s', (_name, connect) => {
-  // Two, as two processes would have them: what one connection would keep in order races on two.
   const clients: Connected[] = []
-  let asked = 0
 
   beforeAll(async () => {
     for (let i = 0; i < 2; i++) clients.push(await connect(server))
@@ -26,8 +24,8 @@ describe.each(Object.entries(CLIENTS))('%s', (_name, connect) => {
   })
 
   // What follows from the short ttl of some cases is too little time for a busy machine.
-  const cases = conformance({
-    engine: () => mariadb(clients[asked++ % 2]!.client, { requestTimeout: '2s' }),
+  const cases = conformanceOfTwo({
+    engine: (process) => mariadb(clients[process]!.client, { requestTimeout: '2s' }),
     methods: ['handOver', 'watch', 'probe', 'init'],
     shortTtlMs: 400,
   })

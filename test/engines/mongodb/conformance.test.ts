@@ -1,8 +1,8 @@
 import { MongoClient, type MongoClientOptions } from 'mongodb'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { conformance } from '../../../src/conformance/index.ts'
 import { mongodb } from '../../../src/engines/mongodb/index.ts'
 import { startMongodb, type MongodbServer } from '../../../harness/servers/mongodb.ts'
+import { conformanceOfTwo } from '../conformance.ts'
 
 let alone: MongodbServer
 let replicaSet: MongodbServer
@@ -33,7 +33,6 @@ const setups: Record<string, Setup> = {
 }
 
 describe.each(Object.entries(setups))('%s', (_name, { server, options = {} }) => {
-  // Two, as two processes would have them.
   const clients: MongoClient[] = []
   let asked = 0
 
@@ -46,13 +45,16 @@ describe.each(Object.entries(setups))('%s', (_name, { server, options = {} }) =>
   })
 
   // What follows from the short ttl of some cases, a time of 250 ms for a request, is too little for a busy machine.
-  const cases = conformance({
-    engine: () => mongodb(clients[asked++ % 2]!.db('app'), { requestTimeout: '1s' }),
+  const cases = conformanceOfTwo({
+    engine: (process) => {
+      asked++
+      return mongodb(clients[process]!.db('app'), { requestTimeout: '1s' })
+    },
     methods: ['handOver', 'watch', 'init'],
     shortTtlMs: 500,
   })
 
-  test.each(cases.map((claim) => [claim.name, claim] as const))('%s', async (_name, claim) => {
+  test.concurrent.each(cases.map((claim) => [claim.name, claim] as const))('%s', async (_name, claim) => {
     await expect(claim.run()).resolves.toBeUndefined()
   })
 

@@ -1,11 +1,12 @@
 import type { PGlite } from '@electric-sql/pglite'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { conformance, type OptionalMethod } from '../../../src/conformance/index.ts'
+import type { OptionalMethod } from '../../../src/conformance/index.ts'
 import type { Engine } from '../../../src/engine.ts'
 import { postgres, postgresAdvisory, type PostgresConnectionLike } from '../../../src/engines/postgres/index.ts'
 import type { ServerHandle } from '../../../harness/handle.ts'
 import { startPgbouncer } from '../../../harness/servers/pgbouncer.ts'
 import { startPostgres, type PostgresServer } from '../../../harness/servers/postgres.ts'
+import { conformanceOfTwo } from '../conformance.ts'
 import { CLIENTS, CONNECTIONS, openPglite, type Connected } from './clients.ts'
 
 let server: PostgresServer
@@ -31,7 +32,7 @@ interface Setup {
   readonly name: string
   /** The optional methods of the engine. */
   readonly methods: readonly OptionalMethod[]
-  /** Two, as two processes would have them: what one connection would keep in order races on two. */
+  /** For two processes. */
   open(): Promise<{ engines: [() => Engine, () => Engine]; close(): Promise<unknown> }>
   disconnect?(engine: Engine): Promise<void>
   /** Cases that end the process with an error of the driver's that nobody can catch. */
@@ -43,19 +44,27 @@ const setups: Setup[] = [
   ...['a Pool of pg', 'postgres.js, columns in camel case'].map((kind) =>
     withClient(`${kind}, through a transaction pooler`, kind, () => pooler.url),
   ),
-  {
+  ...['a Client of pg', 'a reserved connection of postgres.js'].map(withConnection),
+]
+
+// They wait most of the time.
+describe.concurrent.each(setups.map((setup) => [setup.name, setup] as const))('%s', (_name, setup) => {
+  testConformance(setup)
+})
+
+// A database in this very process has only one at a time.
+describe('PGlite', () => {
+  testConformance({
     name: 'PGlite',
     methods: [...METHODS, 'watch'],
     async open() {
       return { engines: [onPglite, onPglite], close: async () => undefined }
     },
-  },
-  ...['a Client of pg', 'a reserved connection of postgres.js'].map(withConnection),
-]
+  })
+})
 
-describe.each(setups.map((setup) => [setup.name, setup] as const))('%s', (_name, setup) => {
+function testConformance(setup: Setup): void {
   let opened: Awaited<ReturnType<Setup['open']>>
-  let asked = 0
 
   beforeAll(async () => {
     opened = await setup.open()
@@ -63,15 +72,14 @@ describe.each(setups.map((setup) => [setup.name, setup] as const))('%s', (_name,
 
   afterAll(() => opened.close())
 
-  const engine = (): Engine => opened.engines[asked++ % 2]!()
-  const cases = conformance({ ...setup, engine, shortTtlMs: 400 }).filter((claim) => !setup.fatal?.test(claim.name))
+  const engine = (process: number): Engine => opened.engines[process]!()
+  const all = conformanceOfTwo({ ...setup, engine, shortTtlMs: 400 })
+  const cases = all.filter((claim) => !setup.fatal?.test(claim.name))
 
-  // A database in this very process has only one at a time.
-  const concurrent = setup.name !== 'PGlite'
-  test.each(cases.map((claim) => [claim.name, claim] as const))('%s', { concurrent }, async (_name, claim) => {
+  test.each(cases.map((claim) => [claim.name, claim] as const))('%s', async (_name, claim) => {
     await expect(claim.run()).resolves.toBeUndefined()
   })
-})
+}
 
 test('nothing is left on the server but counters: no lease, nobody who listens, no advisory lock', async () => {
   expect(await server.sql('SELECT count(*) > 0 FROM ringfence_leases')).toBe('t')

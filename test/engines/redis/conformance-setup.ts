@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { conformance, type OptionalMethod } from '../../../src/conformance/index.ts'
+import type { OptionalMethod } from '../../../src/conformance/index.ts'
 import type { Engine } from '../../../src/engine.ts'
 import { redis, redlock } from '../../../src/engines/redis/index.ts'
 import type { RedisServer } from '../../../harness/servers/redis.ts'
+import { conformanceOfTwo } from '../conformance.ts'
 import type { Connected } from './drivers-clients.ts'
 
 /** An engine, the clients it is made from, and the servers behind them, which are there when the tests run. */
@@ -17,7 +18,6 @@ export interface Setup {
 
 export function testConformance(setups: readonly Setup[]): void {
   describe.each(setups.map((setup) => [setup.name, setup] as const))('%s', (_name, setup) => {
-    // Two, as two processes would have them: what one connection would keep in order races on two.
     const processes: Connected[][] = []
     let asked = 0
 
@@ -30,11 +30,13 @@ export function testConformance(setups: readonly Setup[]): void {
     })
 
     // The engine is given what a user has, and recognises it.
-    const next = (): Engine => setup.engine(processes[asked++ % 2]!.map(({ client }) => client.identity))
+    const engine = (process: number): Engine => {
+      asked++
+      return setup.engine(processes[process]!.map(({ client }) => client.identity))
+    }
+    const cases = conformanceOfTwo({ engine, methods: setup.methods, shortTtlMs: 300 })
 
-    const cases = conformance({ engine: next, methods: setup.methods, shortTtlMs: 300 })
-
-    test.each(cases.map((claim) => [claim.name, claim] as const))('%s', async (_name, claim) => {
+    test.concurrent.each(cases.map((claim) => [claim.name, claim] as const))('%s', async (_name, claim) => {
       await expect(claim.run()).resolves.toBeUndefined()
     })
 

@@ -12,7 +12,7 @@ beforeAll(async () => {
 
 afterAll(() => server.stop())
 
-describe('zookeeper', () => {
+describe.concurrent('zookeeper', () => {
   const setup = {
     engine: () => zookeeper(driver, `127.0.0.1:${server.port}`, { maxTtl: '30s' }),
     methods: ['enqueue', 'leave', 'init'] as const,
