@@ -29,10 +29,11 @@ const ENGINES: readonly (readonly [name: string, start: () => Promise<Server>, u
   ['zookeeper', () => startZookeeper(), ({ port }) => `zookeeper://127.0.0.1:${port}`],
 ]
 
+// Each test has servers and an address of its own, and waits for them most of the time: they run side by side.
 const home = new Home()
 afterAll(() => home[Symbol.asyncDispose]())
 
-describe.each(ENGINES)('%s', (_name, start, urlOf) => {
+describe.concurrent.each(ENGINES)('%s', (_name, start, urlOf) => {
   test('is reached by its URL: init, run, status and doctor work, and nobody is let in twice', async () => {
     await using server = await start()
     const options = { env: { RINGFENCE_URL: urlOf(server) } }
@@ -53,7 +54,7 @@ describe.each(ENGINES)('%s', (_name, start, urlOf) => {
   })
 })
 
-test('status of a quorum without a majority says that it can not know, and not that nothing is held', async () => {
+test.concurrent('status of a quorum without a majority says that it can not know, and not that nothing is held', async () => {
   await using quorum = await startRedisNodes(5)
   const env = { RINGFENCE_URL: `redis://${quorum.nodes.map(({ port }) => `127.0.0.1:${port}`).join(',')}` }
   const holder = home.start(['run', 'job', '--', 'sh', '-c', 'echo ready; read -r _'], { env })
@@ -80,7 +81,7 @@ function echoed(RINGFENCE_URL: string): ReturnType<Home['run']> {
   return home.run(['run', '--no-wait', 'job', '--', 'echo', 'in'], { env: { RINGFENCE_URL } })
 }
 
-test('rediss:// trusts the authority that it names and no other, and does not print the password', async () => {
+test.concurrent('rediss:// trusts the authority that it names and no other, and does not print the password', async () => {
   using certificates = createCertificates()
   const file = (name: string): string => `${certificates.folder}/${name}`
   const tls = ['--tls-cert-file', file('server.pem'), '--tls-key-file', file('server-key.pem')]
@@ -99,7 +100,7 @@ test('rediss:// trusts the authority that it names and no other, and does not pr
   }
 })
 
-test.each([
+test.concurrent.each([
   [
     'etcds',
     async (certificates: Certificates) => {
@@ -133,7 +134,7 @@ test.each([
   })
 })
 
-test('a PostgreSQL that accepts connections and is silent does not hold the command up', async () => {
+test.concurrent('a PostgreSQL that accepts connections and is silent does not hold the command up', async () => {
   const silent = createServer()
   await new Promise<void>((resolve) => void silent.listen(0, '127.0.0.1', resolve))
   const { port } = silent.address() as AddressInfo
@@ -144,7 +145,7 @@ test('a PostgreSQL that accepts connections and is silent does not hold the comm
   silent.close()
 })
 
-test.each([
+test.concurrent.each([
   'redis://127.0.0.1:1',
   'redis://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3',
   'postgres://postgres@127.0.0.1:1/postgres',

@@ -253,7 +253,8 @@ function run(RINGFENCE_URL: string): Promise<Ended> {
   return home.run(['run', 'x', '--', 'true'], { env: { RINGFENCE_URL } })
 }
 
-describe('the next step fits what is wrong', () => {
+// They wait for servers of their own most of the time.
+describe.concurrent('the next step fits what is wrong', () => {
   test('a wrong password, and none where one is needed', async () => {
     await using locked = await startRedis({ password: 'right' })
     for (const url of [`redis://:wrong@127.0.0.1:${locked.port}`, `redis://127.0.0.1:${locked.port}`]) {
@@ -294,10 +295,9 @@ describe('the next step fits what is wrong', () => {
   test('a server that is silent, for those who wait too', async () => {
     await using silent = await startRedis()
     await silent.freeze()
-    for (const wait of ['1s', '2s']) {
-      const { code, stderr } = await home.run(['run', '--wait', wait, 'x', '--', 'true'], {
-        env: { RINGFENCE_URL: silent.url },
-      })
+    const run = (wait: string): Promise<Ended> =>
+      home.run(['run', '--wait', wait, 'x', '--', 'true'], { env: { RINGFENCE_URL: silent.url } })
+    for (const { code, stderr } of await Promise.all(['1s', '2s'].map(run))) {
       expect(stderr).toMatch(/no answer|can't be used/)
       expect(code).toBe(EXIT.engine)
     }
@@ -348,7 +348,7 @@ describe('the next step fits what is wrong', () => {
   })
 })
 
-test.each([
+test.concurrent.each([
   ['run on one server', ['run', 'x', '--', 'true'], 'redis://127.0.0.1:1', 1],
   ['run on a quorum', ['run', 'x', '--', 'true'], 'redis://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3', 2],
   ['status', ['status'], 'redis://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3', 2],
@@ -360,7 +360,7 @@ test.each([
   expect(stdout + stderr).not.toContain('max retries')
 })
 
-test('the reason is that of the connection also where a pool gave up: MariaDB', async () => {
+test.concurrent('the reason is that of the connection also where a pool gave up: MariaDB', async () => {
   const { code, stderr } = await home.run(['run', 'x', '--', 'true'], {
     env: { RINGFENCE_URL: 'mariadb://u@127.0.0.1:1/x' },
   })
