@@ -1,12 +1,11 @@
 import { cpSync, readdirSync } from 'node:fs'
 import path from 'node:path'
-import { expect } from 'vitest'
 import type { Locks } from '../../../src/locks.ts'
 import { startProxy, type Proxy } from '../../../harness/faults/proxy.ts'
 import type { RedisServer } from '../../../harness/servers/redis.ts'
 import { createFolder, emptyFolder, giveToServer, removeFolder } from '../../../harness/temporary-folder.ts'
 import { until } from '../../../harness/until.ts'
-import { lockKeys, type Quorum } from './faults-quorum.ts'
+import { lockKeysBecome, type Quorum } from './faults-quorum.ts'
 
 /** Whether a few tries were all refused, one way or the other: because it is held, or because too few nodes may vote. */
 export async function refused(locks: Locks, resource = 'order'): Promise<boolean> {
@@ -20,7 +19,7 @@ export async function refused(locks: Locks, resource = 'order'): Promise<boolean
 /** It takes clients a moment to reach a node again. */
 export function allAnswer({ engine }: Locks): Promise<boolean> {
   const answers = async (): Promise<boolean> => (await engine.probe!()).every(({ error }) => error === undefined)
-  return until(answers, { what: 'all nodes answer' })
+  return until(answers, { what: 'all nodes answer', withinMs: 20_000 })
 }
 
 /** A lease on the first two of three nodes: its holder does not reach the third, which a rival does. */
@@ -29,7 +28,7 @@ export async function heldOnTwo(quorum: Quorum): Promise<{ holder: Locks; proxy:
   const proxy = await startProxy(ports[2]!)
   const holder = quorum.locks({ renew: false }, {}, [ports[0]!, ports[1]!, proxy.port])
   await (await holder.acquire('warm-up')).release()
-  for (const node of quorum.nodes) await expect.poll(() => lockKeys(node), { timeout: 10_000 }).toEqual([])
+  await lockKeysBecome(quorum.nodes, [])
   proxy.dropRequests(true)
   return { holder, proxy }
 }

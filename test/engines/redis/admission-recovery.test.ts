@@ -3,7 +3,7 @@ import { startProxy } from '../../../harness/faults/proxy.ts'
 import { refused } from './admission-quorum.ts'
 import { startQuorum } from './faults-quorum.ts'
 
-test('where something else is in the place of the stamp, a node sits out once and then votes', async () => {
+test.concurrent('where something else is in the place of the stamp, a node sits out once and then votes', async () => {
   await using quorum = await startQuorum({}, 3)
   const [first, second] = quorum.nodes
   await (await quorum.locks({ ttl: '1s' }, { maxTtl: '1s' }).acquire('order')).release()
@@ -17,7 +17,7 @@ test('where something else is in the place of the stamp, a node sits out once an
   for (const node of quorum.nodes) expect(await node.cli('TYPE', 'ringfence:stamp')).toBe('hash')
 })
 
-describe('a new deployment that could not be let in', () => {
+describe.concurrent('a new deployment that could not be let in', () => {
   test('for want of a permission says which, and is let in at once when it is given', async () => {
     await using quorum = await startQuorum({ acl: ['app on nopass ~* &* +@all -script|load'] }, 3)
     const addresses = quorum.nodes.map(({ port }) => `redis://app:any@127.0.0.1:${port}`)
@@ -72,7 +72,7 @@ describe('a new deployment that could not be let in', () => {
   })
 })
 
-test('clients with another maxTtl are told so: a shorter one needs no wait, a longer one does', async () => {
+test.concurrent('clients with another maxTtl are told so: a shorter one needs no wait, a longer one does', async () => {
   await using quorum = await startQuorum({}, 3)
   await using _lease = await quorum.locks({ ttl: '5s' }, { maxTtl: '10s' }).acquire('order')
   await using shorter = await quorum.locks({ ttl: '5s' }, { maxTtl: '7s' }).acquire('another', { wait: 0 })

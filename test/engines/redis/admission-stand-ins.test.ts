@@ -7,7 +7,7 @@ import { startQuorum } from './faults-quorum.ts'
 
 const HOUR_MS = 3_600_000
 
-test('a stand-in with an old copy, up for long, does not vote while a node that was used does not answer', async () => {
+test.concurrent('a stand-in with an old copy, up for long, does not vote while a node that was used does not answer', async () => {
   await using quorum = await startQuorum({ clockShift: true, durable: true }, 3)
   const [first, second, third] = quorum.nodes
   for (const node of quorum.nodes) node.shiftClock(-2 * HOUR_MS)
@@ -30,7 +30,7 @@ test('a stand-in with an old copy, up for long, does not vote while a node that 
   expect(lease.held).toBe(true)
 })
 
-test('a stand-in that started after the last dated use does not vote: what came right behind was not dated', async () => {
+test.concurrent('a stand-in that started after the last dated use does not vote: what came right behind was not dated', async () => {
   await using quorum = await startQuorum({ clockShift: true, durable: true }, 3)
   const shift = (seconds: number): void => quorum.nodes.forEach((node) => node.shiftClock(seconds * 1000))
   const [first] = quorum.nodes
@@ -51,7 +51,7 @@ test('a stand-in that started after the last dated use does not vote: what came 
   expect(lease.held).toBe(true)
 })
 
-test('a stamp that could not be dated is dated with the next use', async () => {
+test.concurrent('a stamp that could not be dated is dated with the next use', async () => {
   await using quorum = await startQuorum({ acl: ['app on nopass ~* &* +@all'] }, 3)
   const locks = quorum.locks(
     {},
@@ -75,7 +75,7 @@ test('a stamp that could not be dated is dated with the next use', async () => {
   expect(await until(isDated, { what: 'the stamp is dated', withinMs: 5000, everyMs: 50 })).toBe(true)
 })
 
-test("a durable node with the copy of another durable node's data does not vote", async () => {
+test.concurrent("a durable node with the copy of another durable node's data does not vote", async () => {
   await using quorum = await startQuorum({ durable: true }, 3)
   const [first, , third] = quorum.nodes
   const { holder, proxy } = await heldOnTwo(quorum)
@@ -91,7 +91,7 @@ test("a durable node with the copy of another durable node's data does not vote"
   expect(await first!.cli('HGET', 'ringfence:stamp', 'since.level')).toMatch(/[12]/)
 })
 
-test('a durable replica that was promoted does not vote', async () => {
+test.concurrent('a durable replica that was promoted does not vote', async () => {
   await using quorum = await startQuorum({ durable: true }, 3)
   const [first, second, third] = quorum.nodes
   const { holder, proxy } = await heldOnTwo(quorum)

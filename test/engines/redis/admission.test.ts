@@ -6,7 +6,7 @@ import { restartEmpty, startQuorum } from './faults-quorum.ts'
 
 const HOUR_MS = 3_600_000
 
-describe('nodes without persistence restart one after the other while a lease is held', () => {
+describe.concurrent('nodes without persistence restart one after the other while a lease is held', () => {
   test('a process that tries after each of them gets nothing', async () => {
     await using quorum = await startQuorum({}, 3)
     const [holder, rival] = [quorum.locks(), quorum.locks()]
@@ -45,18 +45,21 @@ describe('nodes without persistence restart one after the other while a lease is
 
   test('a holder that renews leaves a trace on each of them by itself', async () => {
     await using quorum = await startQuorum({}, 3)
-    const holder = quorum.locks({ ttl: '3s' })
+    const holder = quorum.locks({ ttl: '9s' })
     await using _lease = await holder.acquire('order')
     const [first, ...others] = quorum.nodes
     await restartEmpty(first!)
     const level = (): Promise<string> => first!.cli('HGET', 'ringfence:stamp', 'since.level')
-    await until(async () => (await level()) === '2', { what: 'a trace on the node that restarted' })
+    await until(async () => (await level()) === '2', {
+      what: 'a trace on the node that restarted',
+      withinMs: 20_000,
+    })
     for (const node of others) await restartEmpty(node)
     expect(await refused(quorum.locks())).toBe(true)
   })
 })
 
-describe('a new deployment', () => {
+describe.concurrent('a new deployment', () => {
   test('lets everyone in at once, however many processes start at the same moment', async () => {
     await using quorum = await startQuorum({}, 3)
     const processes = Array.from({ length: 8 }, () => quorum.locks())
@@ -78,7 +81,7 @@ describe('a new deployment', () => {
   })
 })
 
-describe('a node replaced by an empty one that has been up for long', () => {
+describe.concurrent('a node replaced by an empty one that has been up for long', () => {
   test.each(['auto', 'strict'] as const)('does not vote with restart: %s', async (restart) => {
     await using quorum = await startQuorum({ clockShift: true }, 3)
     const { holder, proxy } = await heldOnTwo(quorum)
@@ -116,7 +119,7 @@ describe('a node replaced by an empty one that has been up for long', () => {
   })
 })
 
-describe('a node that forgets nothing', () => {
+describe.concurrent('a node that forgets nothing', () => {
   test('does not vote when an older copy of its data was put back', async () => {
     await using quorum = await startQuorum({ clockShift: true, durable: true }, 3)
     const [restored] = quorum.nodes
@@ -138,7 +141,7 @@ describe('a node that forgets nothing', () => {
   })
 })
 
-test('a node that restarts between the look at it and the load gives its vote to nobody', async () => {
+test.concurrent('a node that restarts between the look at it and the load gives its vote to nobody', async () => {
   await using quorum = await startQuorum({}, 3)
   const ports = quorum.nodes.map(({ port }) => port)
   const { holder, proxy } = await heldOnTwo(quorum)
@@ -167,7 +170,7 @@ test('a node that restarts between the look at it and the load gives its vote to
   expect(lease.held).toBe(true)
 })
 
-test('a node that restarts before the load arrives is not let in by what was seen of its former run', async () => {
+test.concurrent('a node that restarts before the load arrives is not let in by what was seen of its former run', async () => {
   await using quorum = await startQuorum({}, 3)
   const ports = quorum.nodes.map(({ port }) => port)
   const { holder, proxy } = await heldOnTwo(quorum)
@@ -202,7 +205,7 @@ test('a node that restarts before the load arrives is not let in by what was see
   expect(await epoch()).toBe(former)
 })
 
-describe('where the stamp can not be written', () => {
+describe.concurrent('where the stamp can not be written', () => {
   test.each([
     { why: 'its key is not allowed', rule: '~lock:* ~ringfence:fence:* &* +@all', says: /ringfence:stamp.*NOPERM/ },
     { why: 'HSET is not allowed', rule: '~* &* +@all -hset', says: /ringfence:stamp.*can't run this command/ },
@@ -223,7 +226,7 @@ describe('where the stamp can not be written', () => {
   })
 })
 
-test('scripts flushed by an operator are loaded anew, and everybody goes on', async () => {
+test.concurrent('scripts flushed by an operator are loaded anew, and everybody goes on', async () => {
   await using quorum = await startQuorum({}, 3)
   const processes = [quorum.locks(), quorum.locks()]
   for (let round = 0; round < 3; round++) {

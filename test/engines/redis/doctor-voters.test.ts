@@ -15,7 +15,7 @@ async function warnings(locks: Locks): Promise<string[]> {
   return (await locks.check()).filter(({ severity }) => severity === 'warning').map(({ id }) => id)
 }
 
-test('the doctor and a probe show the nodes that sit out, and start nothing; init does', async () => {
+test.concurrent('the doctor and a probe show the nodes that sit out, and start nothing; init does', async () => {
   await using quorum = await startQuorum({}, 5)
   const locks = quorum.locks()
   await (await locks.acquire('order')).release()
@@ -42,13 +42,13 @@ test('the doctor and a probe show the nodes that sit out, and start nothing; ini
   await quorum.locks().engine.init!()
   expect(await voters(quorum.locks())).toMatchObject({
     found: expect.stringMatching(
-      /^2 of 5 nodes may vote; 3 are needed; .+, .+, .+ sit out for 6[01] s more\.$/,
+      /^2 of 5 nodes may vote; 3 are needed; .+, .+, .+ sit out for (6[01]|5\d) s more\.$/,
     ) as string,
     remedy: expect.stringMatching(/^Wait: /) as string,
   })
 })
 
-test('the doctor tells of clients with another maxTtl, and of nodes that all forget', async () => {
+test.concurrent('the doctor tells of clients with another maxTtl, and of nodes that all forget', async () => {
   await using quorum = await startQuorum({}, 3)
   const locks = quorum.locks()
   await (await locks.acquire('order')).release()

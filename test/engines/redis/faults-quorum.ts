@@ -1,9 +1,11 @@
+import { isDeepStrictEqual } from 'node:util'
 import { Redis } from 'ioredis'
 import type { Duration } from '../../../src/duration.ts'
 import { createLocks, type Locks } from '../../../src/locks.ts'
 import { redlock, type RedlockOptions } from '../../../src/engines/redis/index.ts'
 import type { LocksOptions } from '../../../src/options.ts'
 import { startRedisNodes, type RedisOptions, type RedisServer } from '../../../harness/servers/redis.ts'
+import { until } from '../../../harness/until.ts'
 
 /** Servers, and locks on all of them as several processes would have them. */
 export interface Quorum extends AsyncDisposable {
@@ -15,7 +17,7 @@ export interface Quorum extends AsyncDisposable {
 type EngineOptions = Omit<RedlockOptions, 'requestTimeout'> & { readonly requestTimeout?: Duration | undefined }
 
 /** A busy machine may keep a healthy server waiting; the tests' claims are not about that. */
-const requestTimeout = '1s'
+const requestTimeout = '2s'
 
 export async function startQuorum(serverOptions: RedisOptions = {}, size = 5): Promise<Quorum> {
   const { nodes, stop } = await startRedisNodes(size, serverOptions)
@@ -57,4 +59,16 @@ export async function restartEmpty(node: RedisServer): Promise<void> {
 export async function lockKeys(server: RedisServer): Promise<string[]> {
   const keys = (await server.cli('KEYS', '*')).split('\n')
   return keys.filter((key) => key !== '' && !key.startsWith('ringfence:')).sort()
+}
+
+/** Waits until these are the lock keys of each of the servers. The time is less than the usual ttl of 30 s. */
+export async function lockKeysBecome(
+  servers: readonly RedisServer[],
+  keys: readonly string[],
+  withinMs = 20_000,
+): Promise<void> {
+  const expected = servers.map(() => keys)
+  const areThese = async (): Promise<boolean> =>
+    isDeepStrictEqual(await Promise.all(servers.map((server) => lockKeys(server))), expected)
+  await until(areThese, { what: `the lock keys are [${keys.join(', ')}] everywhere`, withinMs, everyMs: 20 })
 }
