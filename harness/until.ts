@@ -3,6 +3,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 export interface UntilOptions {
   /** Named by the error, as in "a leader was not there within 5000 ms". */
   what: string
+  /** Default 20 s: longer than a busy machine takes, and shorter than the usual ttl of a lease, 30 s. */
   withinMs?: number
   everyMs?: number
 }
@@ -13,7 +14,7 @@ export interface UntilOptions {
  */
 export async function until<T>(
   predicate: () => T | Promise<T>,
-  { what, withinMs = 10_000, everyMs = 10 }: UntilOptions,
+  { what, withinMs = 20_000, everyMs = 10 }: UntilOptions,
 ): Promise<NonNullable<T>> {
   const deadline = performance.now() + withinMs
   let lastError: unknown
