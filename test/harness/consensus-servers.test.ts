@@ -6,7 +6,7 @@ import { until } from '../../harness/until.ts'
 
 const base64 = (text: string): string => Buffer.from(text).toString('base64')
 
-test('etcd keeps its keys across a crash and loses them when restarted empty', async () => {
+test.concurrent('etcd keeps its keys across a crash and loses them when restarted empty', async () => {
   await using server = await startEtcd()
   await server.call('kv/put', { key: base64('a'), value: base64('1') })
   await server.kill()
@@ -16,7 +16,7 @@ test('etcd keeps its keys across a crash and loses them when restarted empty', a
   expect(await server.call('kv/range', { key: base64('a') })).not.toHaveProperty('count')
 })
 
-test('an etcd cluster elects another leader when its leader freezes', async () => {
+test.concurrent('an etcd cluster elects another leader when its leader freezes', async () => {
   await using cluster = await startEtcdCluster()
   const old = await cluster.leader()
   await old.freeze()
@@ -27,7 +27,7 @@ test('an etcd cluster elects another leader when its leader freezes', async () =
   expect(found).toMatchObject({ count: '1' })
 })
 
-test('consul keeps its keys across a crash and loses them when restarted empty', async () => {
+test.concurrent('consul keeps its keys across a crash and loses them when restarted empty', async () => {
   await using server = await startConsul()
   expect(await server.call('PUT', 'kv/a', '1')).toBe(true)
   expect(await server.call('PUT', 'session/create', '{"TTL":"1s"}')).toHaveProperty('ID')
@@ -38,7 +38,7 @@ test('consul keeps its keys across a crash and loses them when restarted empty',
   await expect(server.call('GET', 'kv/a')).rejects.toThrow('404')
 })
 
-test('a consul cluster elects another leader when its leader is killed', async () => {
+test.concurrent('a consul cluster elects another leader when its leader is killed', async () => {
   await using cluster = await startConsulCluster()
   const old = await cluster.leader()
   await old.kill()
@@ -49,7 +49,7 @@ test('a consul cluster elects another leader when its leader is killed', async (
   expect(found).toMatchObject([{ Key: 'a' }])
 })
 
-test('zookeeper answers again after freezing, after a crash and without its data', async () => {
+test.concurrent('zookeeper answers again after freezing, after a crash and without its data', async () => {
   await using server = await startZookeeper()
   expect(await server.mode()).toBe('standalone')
   await server.freeze()
@@ -62,7 +62,7 @@ test('zookeeper answers again after freezing, after a crash and without its data
   expect(await server.command('ruok')).toBe('imok')
 })
 
-test('a zookeeper ensemble elects another leader when its leader is killed', async () => {
+test.concurrent('a zookeeper ensemble elects another leader when its leader is killed', async () => {
   await using ensemble = await startZookeeperEnsemble()
   const old = await ensemble.leader()
   await old.kill()

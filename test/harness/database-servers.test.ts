@@ -6,7 +6,7 @@ import { startMongodb } from '../../harness/servers/mongodb.ts'
 import { startPostgres } from '../../harness/servers/postgres.ts'
 import { until } from '../../harness/until.ts'
 
-test('postgres keeps committed rows across a crash and loses them when restarted empty', async () => {
+test.concurrent('postgres keeps committed rows across a crash and loses them when restarted empty', async () => {
   await using server = await startPostgres()
   await server.sql('CREATE TABLE t (a int); INSERT INTO t VALUES (1), (2)')
   await server.kill()
@@ -17,7 +17,7 @@ test('postgres keeps committed rows across a crash and loses them when restarted
   await expect(server.sql('SELECT * FROM t')).rejects.toThrow('does not exist')
 })
 
-test('a frozen postgres freezes the processes of its connections too', async () => {
+test.concurrent('a frozen postgres freezes the processes of its connections too', async () => {
   await using server = await startPostgres()
   const asleep = server.sql('SELECT pg_sleep(3600)').catch(String)
   const findBackend = `SELECT pid FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(3600)'`
@@ -31,7 +31,7 @@ test('a frozen postgres freezes the processes of its connections too', async () 
   expect(await asleep).toContain('terminating connection')
 })
 
-test('a clock-shifted postgres tells the shifted time', async ({ skip }) => {
+test.concurrent('a clock-shifted postgres tells the shifted time', async ({ skip }) => {
   skip(!isAvailable('clock-shift'), 'no C compiler, so no library that shifts clocks')
   await using server = await startPostgres({ clockShift: true })
   server.shiftClock(3_600_000)
@@ -39,7 +39,7 @@ test('a clock-shifted postgres tells the shifted time', async ({ skip }) => {
   expect(seconds - Date.now() / 1000).toBeGreaterThan(3_590)
 })
 
-test('mariadb keeps committed rows across a crash and loses them when restarted empty', async () => {
+test.concurrent('mariadb keeps committed rows across a crash and loses them when restarted empty', async () => {
   await using server = await startMariadb()
   await server.sql('CREATE TABLE t (a int); INSERT INTO t VALUES (1), (2)')
   await server.freeze()
@@ -53,7 +53,7 @@ test('mariadb keeps committed rows across a crash and loses them when restarted 
   await expect(server.sql('SELECT * FROM t')).rejects.toThrow("doesn't exist")
 })
 
-test('a standalone mongodb keeps acknowledged writes across a crash', async () => {
+test.concurrent('a standalone mongodb keeps acknowledged writes across a crash', async () => {
   await using server = await startMongodb()
   await server.command({ insert: 't', documents: [{ _id: 1 }], writeConcern: { j: true } }, 'test')
   await server.freeze()
@@ -67,7 +67,7 @@ test('a standalone mongodb keeps acknowledged writes across a crash', async () =
   expect(await server.command({ find: 't' }, 'test')).toMatchObject({ cursor: { firstBatch: [] } })
 })
 
-test('a replica set of one is primary again after a crash, and after a restart without data', async () => {
+test.concurrent('a replica set of one is primary again after a crash, and after a restart without data', async () => {
   await using server = await startMongodb({ replicaSet: true })
   expect(await server.command({ hello: 1 })).toMatchObject({ isWritablePrimary: true, setName: 'rs0' })
   await server.kill()

@@ -9,7 +9,7 @@ async function replicated(setup: SentinelSetup, key: string): Promise<void> {
     await until(async () => (await replica.cli('GET', key)) === '1', { what: `a replica has ${key}`, withinMs: 20_000 })
 }
 
-test('sentinel promotes a replica that never got the last write', async () => {
+test.concurrent('sentinel promotes a replica that never got the last write', async () => {
   await using setup = await startSentinel()
   const old = await setup.primary()
   await old.cli('SET', 'before', '1')
@@ -24,7 +24,7 @@ test('sentinel promotes a replica that never got the last write', async () => {
   expect(await setup.replicas()).toHaveLength(1)
 })
 
-test('a healed replication carries writes again', async () => {
+test.concurrent('a healed replication carries writes again', async () => {
   await using setup = await startSentinel()
   const primary = await setup.primary()
   await setup.cutReplication()
@@ -34,7 +34,7 @@ test('a healed replication carries writes again', async () => {
   expect(await setup.replicas()).toHaveLength(2)
 })
 
-test('a cluster of three masters redirects to the owner of a key', async () => {
+test.concurrent('a cluster of three masters redirects to the owner of a key', async () => {
   await using cluster = await startCluster()
   const [first] = cluster.nodes
   expect(await first?.cli('-c', 'SET', 'foo', '1')).toBe('OK')

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest'
 import { isType, startSetup } from './setup.ts'
 
-const TTL_MS = 4000
+const TTL_MS = 6000
 
-test.each(['ioredis', 'node-redis'])(
+test.concurrent.each(['ioredis', 'node-redis'])(
   'after SIGKILL of the holder the next one gets in when the ttl is over, and not before; %s',
   async (driver) => {
     await using setup = await startSetup()

@@ -16,7 +16,7 @@ return 1`
 const UNCHECKED = `redis.call('hset', KEYS[1], 'value', ARGV[1], 'token', ARGV[2])
 return 1`
 
-test.each([
+test.concurrent.each([
   ['a store that checks tokens rejects', CHECKED, { accepted: false, value: 'of the second' }],
   ['a store that does not check takes', UNCHECKED, { accepted: true, value: 'late' }],
 ] as const)(
@@ -42,7 +42,7 @@ test.each([
   },
 )
 
-test.each(drivers)(
+test.concurrent.each(drivers)(
   'a process that was stopped past its ttl knows it with its first look, and its signal aborts; %s',
   async (driver) => {
     await using setup = await startSetup()

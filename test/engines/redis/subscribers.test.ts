@@ -49,7 +49,22 @@ test.each(kinds)(
   },
 )
 
-test('a subscriber connection that dies without a word is replaced, and the gap is told', async () => {
+test("node-redis: the user's pingInterval holds for the subscriber connection, too", async () => {
+  const client = await createClient({ socket: addressOf(server), pingInterval: 50 }).connect()
+  const duplicated = vi.spyOn(client, 'duplicate')
+  const subscriber = nodeRedis(client).subscriber(systemClock, systemRandom)
+  await subscriber?.subscribe('pinged', () => undefined)
+  const copy = duplicated.mock.results[0]!.value as typeof client
+  let pings = 0
+  // Not emitted for a PING that was asked for.
+  copy.on('ping-interval', () => pings++)
+  await until(() => pings > 1, { what: 'the connection is pinged' })
+  await subscriber?.close()
+  client.destroy()
+})
+
+// These wait for seconds, each on connections of its own.
+test.concurrent('a subscriber connection that dies without a word is replaced, and the gap is told', async () => {
   await withEach(async (name, { client }, proxy) => {
     const subscriber = client.subscriber(systemClock, systemRandom)
     const seen = { gaps: 0, heard: 0 }
@@ -66,9 +81,9 @@ test('a subscriber connection that dies without a word is replaced, and the gap 
     expect(seen).toEqual({ gaps: 1, heard: 1 })
     await subscriber?.close()
   })
-}, 30_000)
+})
 
-test('a subscriber connection ends when nobody has waited for some seconds, and the next waiter has another one', async () => {
+test.concurrent('a subscriber connection ends when nobody has waited for some seconds, and the next waiter has another one', async () => {
   await withEach(async (name, { client }, proxy) => {
     await client.run(['PING'])
     const before = proxy.connections
@@ -83,23 +98,9 @@ test('a subscriber connection ends when nobody has waited for some seconds, and 
     await until(() => heard === 1, { what: `${name}: the message was heard` })
     await subscriber?.close()
   })
-}, 30_000)
-
-test("node-redis: the user's pingInterval holds for the subscriber connection, too", async () => {
-  const client = await createClient({ socket: addressOf(server), pingInterval: 50 }).connect()
-  const duplicated = vi.spyOn(client, 'duplicate')
-  const subscriber = nodeRedis(client).subscriber(systemClock, systemRandom)
-  await subscriber?.subscribe('pinged', () => undefined)
-  const copy = duplicated.mock.results[0]!.value as typeof client
-  let pings = 0
-  // Not emitted for a PING that was asked for.
-  copy.on('ping-interval', () => pings++)
-  await until(() => pings > 1, { what: 'the connection is pinged' })
-  await subscriber?.close()
-  client.destroy()
 })
 
-test('thirty locks on one client that have waited leave its one connection, also when none of them is closed', async () => {
+test.concurrent('thirty locks on one client that have waited leave its one connection, also when none of them is closed', async () => {
   await using proxy = await startProxy(server.port)
   const client = new Redis(addressOf(proxy))
   await client.ping()
@@ -114,7 +115,7 @@ test('thirty locks on one client that have waited leave its one connection, also
   client.disconnect()
 })
 
-test('a user who may not PING keeps the subscriber connection: a refusal is an answer', async () => {
+test.concurrent('a user who may not PING keeps the subscriber connection: a refusal is an answer', async () => {
   const acl = ['quiet on >secret ~* &* +@all -ping']
   await using guarded = await startRedis({ acl })
   const login = { username: 'quiet', password: 'secret' }
