@@ -71,7 +71,13 @@ async function createData(data: string): Promise<void> {
     tmpdir: data,
     'auth-root-authentication-method': 'normal',
   })
-  await runTool({ path: install, args: ['--no-defaults', '--skip-test-db', ...settings], env, cwd: data })
+  await runTool({
+    path: install,
+    args: ['--no-defaults', '--skip-test-db', ...settings],
+    // Not the folder of all: a server that starts removes the temporary tables that it finds there, whosever they are.
+    env: { ...env, TMPDIR: path.dirname(data) },
+    cwd: data,
+  })
 }
 
 /** The server looks for its messages and scripts in /usr unless told where it was extracted to. */
