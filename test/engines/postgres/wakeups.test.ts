@@ -87,7 +87,8 @@ describe.each(['pg', 'postgres.js'] as const)('with %s', (kind) => {
   })
 })
 
-test('through a transaction pooler a watch says that it hears nothing, and waiters get in by polling', async () => {
+// These wait, each on connections of its own.
+test.concurrent('through a transaction pooler a watch says that it hears nothing, and waiters get in by polling', async () => {
   await using pooler = await startPgbouncer(server.port, { mode: 'transaction' })
   for (const kind of ['pg', 'postgres.js'] as const) {
     await withEngine(pooler.url, kind, async (engine) => {
@@ -106,7 +107,7 @@ test('through a transaction pooler a watch says that it hears nothing, and waite
   }
 })
 
-test('through a session pooler it is heard', async () => {
+test.concurrent('through a session pooler it is heard', async () => {
   await using pooler = await startPgbouncer(server.port, { mode: 'session' })
   await withEngine(pooler.url, 'pg', async (engine) => {
     const watch = engine.watch!(['session'], () => undefined)
@@ -115,7 +116,7 @@ test('through a session pooler it is heard', async () => {
   })
 })
 
-test('a listening connection that goes silent is noticed, and watchers are called as if they polled', async () => {
+test.concurrent('a listening connection that goes silent is noticed, and watchers are called as if they polled', async () => {
   await using proxy = await startProxy(server.port)
   const url = `postgres://postgres@127.0.0.1:${proxy.port}/postgres`
   await withEngine(url, 'pg', async (engine) => {
@@ -123,7 +124,7 @@ test('a listening connection that goes silent is noticed, and watchers are calle
     const watch = engine.watch!(['silent'], () => freed++)
     expect(await watch.armed).toBe(true)
     proxy.dropReplies(true)
-    await until(() => freed > 0, { what: 'a call', withinMs: 20_000 })
+    await until(() => freed > 0, { what: 'a call', withinMs: 40_000 })
     proxy.dropReplies(false)
     proxy.reset()
     watch.close()
