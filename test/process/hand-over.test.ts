@@ -11,7 +11,11 @@ test('a process hands its lease over to its own waiters only so often in a row, 
   const env = { LOG_PORT: String(log.port), WAITERS: String(WAITERS), HAND_OVERS: String(HAND_OVERS) }
   const workers = [setup.worker('queue.mjs', 'ioredis', env), setup.worker('queue.mjs', 'ioredis', env)]
   for (const worker of workers) await worker.next(isType('ready'), { withinMs: 40_000, what: 'sign of life' })
+  // Both are in line before the first of them gets in, however quick one of them is.
+  const held = await setup.locks.acquire('section', { ttl: '60s' })
   for (const worker of workers) worker.send({ type: 'go' })
+  for (const worker of workers) await worker.next(isType('waiting'), { withinMs: 40_000, what: 'a waiter' })
+  await held.release()
   for (const worker of workers) await worker.next(isType('done'), { withinMs: 50_000, what: 'end of its waiters' })
 
   const grants = (await log.cli('LRANGE', 'log', '0', '-1')).split('\n')

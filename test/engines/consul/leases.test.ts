@@ -263,5 +263,5 @@ test('closing ends the connections, also those of watches', async () => {
   expect(await one.watch!(['a', 'b'], () => undefined).armed).toBe(true)
   expect(proxy.connections).toBeGreaterThan(1)
   await one.close()
-  await until(() => proxy.connections === 0, { what: 'no connections', withinMs: 2000 })
+  await until(() => proxy.connections === 0, { what: 'no connections', withinMs: 3500 })
 })

@@ -28,12 +28,12 @@ test('a watch of several resources hears of each one’s release', async () => {
   const watch = await watched(open(server.url), ['a', 'b'])
   expect(watch.count()).toBe(0)
   await one.release(a)
-  await until(() => watch.count() === 1, { what: 'the first release', withinMs: 5000 })
+  await until(() => watch.count() === 1, { what: 'the first release' })
   // Taken again, so that only the other one can be heard.
   await granted(one, requestFor('a'))
   const before = watch.count()
   await one.release(b)
-  await until(() => watch.count() > before, { what: 'the second release', withinMs: 5000 })
+  await until(() => watch.count() > before, { what: 'the second release' })
 })
 
 test('a lease that was taken and given back between two answers is not missed', async () => {
@@ -44,7 +44,7 @@ test('a lease that was taken and given back between two answers is not missed', 
   proxy.delay(300, 'replies')
   await one.release(await granted(one, requestFor('quick')))
   proxy.delay(0)
-  await until(() => watch.count() > 0, { what: 'the release', withinMs: 5000 })
+  await until(() => watch.count() > 0, { what: 'the release' })
 })
 
 test('a release while the server could not be heard is noticed when it can be heard again', async () => {
@@ -55,10 +55,10 @@ test('a release while the server could not be heard is noticed when it can be he
   await proxy.refuse(true)
   proxy.reset()
   // It says at once that it may have missed something.
-  await until(() => watch.count() === 1, { what: 'the doubt', withinMs: 5000 })
+  await until(() => watch.count() === 1, { what: 'the doubt' })
   await one.release(lease)
   await proxy.refuse(false)
-  await until(() => watch.count() >= 2, { what: 'the release', withinMs: 5000 })
+  await until(() => watch.count() >= 2, { what: 'the release' })
 })
 
 test('a server that comes back without its data, its numbers begun again, is heard', async () => {
@@ -70,7 +70,7 @@ test('a server that comes back without its data, its numbers begun again, is hea
   const lease = await until(() => granted(one, requestFor('numbers')), { what: 'a lease', withinMs: 20_000 })
   const before = watch.count()
   await one.release(lease)
-  await until(() => watch.count() > before, { what: 'the release', withinMs: 5000 })
+  await until(() => watch.count() > before, { what: 'the release' })
 })
 
 test('a closed watch hears nothing, and more keys than connections allow are polled instead', async () => {

@@ -79,21 +79,25 @@ test('a change of the ttl that races with a release does not revive the lease', 
 
 test('a lease that is asked for again by its owner has its whole time again', async () => {
   const one = engine()
-  const request = requestFor('again', 3000)
+  const request = requestFor('again', 30_000)
   const lease = await granted(one, request)
   const remainingMs = async (): Promise<number> => (await collect(one.inspect('again')))[0]!.remainingMs!
-  await until(async () => (await remainingMs()) <= 2000, { what: 'a second to pass' })
+  await until(async () => (await remainingMs()) <= 27_000, { what: 'some seconds to pass' })
   expect(await one.acquire(request)).toEqual({ kind: 'granted', token: lease.token })
-  expect(await remainingMs()).toBe(3000)
+  expect(await remainingMs()).toBeGreaterThan(27_000)
   await one.release(lease)
 })
 
 test('a ttl of part of a second is kept for the whole of it', async () => {
   const one = engine()
-  const lease = await granted(one, requestFor('a', 1500))
-  const [info] = await collect(one.inspect('a'))
-  expect(info!.remainingMs).toBe(2000)
-  await one.release(lease)
+  // A machine that is busy for a second sees the next lower number.
+  const remainingMs = async (): Promise<number> => {
+    const lease = await granted(one, requestFor('a', 1500))
+    const [info] = await collect(one.inspect('a'))
+    await one.release(lease)
+    return info?.remainingMs ?? 0
+  }
+  expect(await until(async () => (await remainingMs()) === 2000, { what: 'two whole seconds' })).toBe(true)
 })
 
 test('200 leases are renewed at once', async () => {
@@ -221,7 +225,7 @@ test('closing ends the connections and the waits', async () => {
   await one.release(lease)
   expect(proxy.connections).toBeGreaterThan(0)
   await one.close()
-  await until(() => proxy.connections === 0, { what: 'no connections', withinMs: 2000 })
+  await until(() => proxy.connections === 0, { what: 'no connections', withinMs: 3500 })
   await expect(one.acquire(requestFor('closing'))).rejects.toThrow('closed')
 })
 

@@ -162,7 +162,8 @@ test('a wait ends soon after the session of the holder, which tells nobody', asy
   await clients[0]!.end()
   await using lease = await waiting
   expect(lease.held).toBe(true)
-  expect(performance.now() - endedMs).toBeLessThan(3000)
+  // Not when its ttl of 30 s is over.
+  expect(performance.now() - endedMs).toBeLessThan(15_000)
   await locks.close()
 })
 

@@ -403,7 +403,7 @@ test.concurrent('a frozen node is a finding within seconds, and the others are c
   await c.freeze()
   const startedAt = performance.now()
   const findings = await check(clients)
-  expect(performance.now() - startedAt).toBeLessThan(4000)
+  expect(performance.now() - startedAt).toBeLessThan(10_000)
   expect(findings.filter(({ node }) => node === `127.0.0.1:${c.port}`)).toEqual([
     expect.objectContaining({
       id: 'redis/reachable',

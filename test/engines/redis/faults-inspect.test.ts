@@ -42,7 +42,8 @@ test.concurrent('silent nodes are waited for together, not one after the other',
   await Promise.all(majority.map((node) => node.freeze()))
   const beganMs = performance.now()
   await expect(collect(locks.inspect())).rejects.toMatchObject({ code: 'QUORUM' })
-  expect(performance.now() - beganMs).toBeLessThan(6000)
+  // One after the other they would take nine seconds.
+  expect(performance.now() - beganMs).toBeLessThan(8500)
   await Promise.all(majority.map((node) => node.thaw()))
 })
 

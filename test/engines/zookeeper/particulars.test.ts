@@ -141,7 +141,7 @@ describe('the znodes', () => {
 describe('sizes', () => {
   test('a lease on a hundred resources with the longest names is granted, renewed and released', async () => {
     const path = newPath()
-    const locks = newLocks({ path }, { ttl: '5s' })
+    const locks = newLocks({ path, requestTimeout: '10s' }, { ttl: '5s' })
     // 1,022 bytes each, three times as many when they are encoded.
     const resources = Array.from({ length: 100 }, (_, index) => `${'語'.repeat(340)}${String(index).padStart(2, '0')}`)
     const lease = await locks.acquire(resources)
@@ -152,7 +152,7 @@ describe('sizes', () => {
   })
 
   test('more leases than one transaction carries are renewed at once, each with its own answer', async () => {
-    const engine = newEngine({ path: newPath() })
+    const engine = newEngine({ path: newPath(), requestTimeout: '10s' })
     const leases = []
     for (let i = 0; i < 100; i++) {
       const wanted = request(`me${i}`, `${'語'.repeat(330)}${i}`)
@@ -166,7 +166,7 @@ describe('sizes', () => {
 
   test('what others have removed is found among many', async () => {
     const path = newPath()
-    const [engine, other] = [newEngine({ path }), newEngine({ path })]
+    const [engine, other] = [newEngine({ path, requestTimeout: '10s' }), newEngine({ path })]
     const leases = []
     for (let i = 0; i < 10; i++) {
       const outcome = await engine.acquire(request(`me${i}`, `x${i}`))
@@ -254,8 +254,8 @@ describe('the queue', () => {
 
   test('a holder that renews is never taken for dead by those who wait', async () => {
     const path = newPath()
-    const lease = await newLocks({ path }, { ttl: 600 }).acquire('x')
-    const waiting = newLocks({ path }, { ttl: 600 }).acquire('x', { wait: 2500 })
+    const lease = await newLocks({ path }, { ttl: 2000 }).acquire('x')
+    const waiting = newLocks({ path }, { ttl: 2000 }).acquire('x', { wait: 5000 })
     await expect(waiting).rejects.toMatchObject({ code: 'WAIT_TIMEOUT' })
     expect(lease.held).toBe(true)
     expect(await lease.release()).toBe(true)
@@ -265,7 +265,7 @@ describe('the queue', () => {
 describe('the end of a lease', () => {
   test('a person releases a lease from another process, and its holder hears of it', async () => {
     const path = newPath()
-    const lease = await newLocks({ path }, { ttl: '3s' }).acquire(['x', 'y'])
+    const lease = await newLocks({ path }, { ttl: '5s' }).acquire(['x', 'y'])
     const { resources, owner, token } = lease
     const other = newEngine({ path })
     expect(await other.release({ resources: ['x'], owner, token, ttlMs: 1000 })).toMatchObject({ ours: true })
@@ -280,7 +280,7 @@ describe('the end of a lease', () => {
   test('a session that ends takes its leases with it; the next lease comes with a new session', async () => {
     const path = newPath()
     const clients: driver.Client[] = []
-    const locks = createLocks(zookeeper(spyingDriver(clients), address(), { path, maxTtl: '5s' }), { ttl: '3s' })
+    const locks = createLocks(zookeeper(spyingDriver(clients), address(), { path, maxTtl: '5s' }), { ttl: '5s' })
     onTestFinished(() => locks.close())
     const lease = await locks.acquire('x')
     await endSession(clients[0]!)
@@ -296,7 +296,7 @@ describe('the end of a lease', () => {
     const clients: driver.Client[] = []
     const engine = newEngine({ path })
     await engine.acquire(request('holder', 'x'))
-    const locks = createLocks(zookeeper(spyingDriver(clients), address(), { path, maxTtl: '5s' }), { ttl: '3s' })
+    const locks = createLocks(zookeeper(spyingDriver(clients), address(), { path, maxTtl: '5s' }), { ttl: '5s' })
     onTestFinished(() => locks.close())
     const waiting = locks.acquire('x', { wait: '20s' })
     await until(async () => (await shown(engine, 'x'))?.waiters === 1, { what: 'a waiter' })
@@ -309,15 +309,15 @@ describe('the end of a lease', () => {
 
   test('a job that must not run again too soon is kept from it also after its process has gone', async () => {
     const path = newPath()
-    const first = newLocks({ path }, { ttl: '2s' })
-    expect(await first.once('job', { atLeast: 1500 }, () => 'done')).toEqual({ ran: true, value: 'done' })
+    const first = newLocks({ path }, { ttl: '5s' })
+    expect(await first.once('job', { atLeast: '4s' }, () => 'done')).toEqual({ ran: true, value: 'done' })
     await first.close()
     const engine = newEngine({ path })
     expect(await shown(engine, 'job')).toMatchObject({ resource: 'job' })
-    const second = newLocks({ path }, { ttl: '2s' })
+    const second = newLocks({ path }, { ttl: '5s' })
     expect(await second.once('job', {}, () => 'too soon')).toEqual({ ran: false })
     // It ends by itself, for those who wait and for those who ask.
-    const lease = await second.acquire('job', { wait: '10s' })
+    const lease = await second.acquire('job', { wait: '20s' })
     expect(lease.held).toBe(true)
     await lease.release()
     expect(await (await rawClient(address())).children(path)).toEqual([])
@@ -406,7 +406,7 @@ describe('answers that are lost', () => {
     onTestFinished(() => server.thaw())
     const began = performance.now()
     await engine.close()
-    expect(performance.now() - began).toBeLessThan(3000)
+    expect(performance.now() - began).toBeLessThan(8000)
   })
 
   test('after close nothing is granted any more', async () => {

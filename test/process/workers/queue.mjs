@@ -4,7 +4,10 @@ import { connectLocks } from './connect.mjs'
 
 const { LOG_PORT, WAITERS, HAND_OVERS } = process.env
 const handedOver = new Map()
-const observe = (event) => event.type === 'granted' && handedOver.set(event.owner, event.handedOver)
+const observe = (event) => {
+  if (event.type === 'granted') handedOver.set(event.owner, event.handedOver)
+  if (event.type === 'waiting') process.send({ type: 'waiting' })
+}
 const locks = await connectLocks({
   ttl: '20s',
   wait: '100s',

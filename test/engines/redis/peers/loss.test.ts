@@ -82,7 +82,7 @@ test('bug 7: a wall clock that is set back does not make a lease last longer', a
 
 test('bug 17: the error of the work is what the caller gets, also after a loss or a failed release', async () => {
   const node = await server()
-  const us = locksOn(redis(ioredis(node)), { ttl: 600 })
+  const us = locksOn(redis(ioredis(node)), { ttl: 3000 })
   const mine = new Error('card declined')
   const lost = us.locks.using('order', async (lease) => {
     await node.cli('DEL', 'order')
@@ -106,13 +106,13 @@ test('bug 18: a lost lease that nobody looks after is no unhandled rejection', a
   process.on('unhandledRejection', collect)
   onTestFinished(() => void process.off('unhandledRejection', collect))
   const node = await server()
-  const us = locksOn(redis(ioredis(node)), { ttl: 600 })
+  const us = locksOn(redis(ioredis(node)), { ttl: 3000 })
   const reasons = (): string[] => us.events.flatMap((event) => (event.type === 'lost' ? event.reason : []))
 
   const leases = [
-    await us.locks.acquire('expires', { renew: false }),
+    await us.locks.acquire('expires', { renew: false, ttl: 600 }),
     await us.locks.acquire('stolen'),
-    await us.locks.acquire('unreachable', { ttl: 1200 }),
+    await us.locks.acquire('unreachable'),
   ]
   // One with a signal that someone has seen, the others without.
   const { signal } = leases[1]!
