@@ -26,8 +26,9 @@ export interface BreakableServers extends TrialServers {
 export interface RaceSetup {
   /** A file of test/process/connect/ that exports `connect(): Promise<Engine>`. */
   readonly connector: string
-  start(): Promise<TrialServers>
-  /** Long enough that a busy machine renews in time. Default 10 s. */
+  /** Servers for leases of at most this ttl. */
+  start(ttlMs: number): Promise<TrialServers>
+  /** Of the holder that is killed: long enough that a busy machine renews in time. Default 6 s. */
   readonly ttlMs?: number
 }
 
@@ -37,6 +38,8 @@ interface Message {
 }
 
 const ROUNDS = 100
+/** Of those who race: none of them ends this way. */
+const RACE_TTL_MS = 20_000
 /** More than what a trial waits for takes together. Trials wait most of the time, so those of an engine run side by side. */
 const TIMEOUT = { timeout: 180_000 }
 /** A process starts, loads its driver and connects in this time even on a machine that does much else. */
@@ -44,17 +47,17 @@ const START_MS = 40_000
 
 /** What two processes and a killed one must see on every engine. */
 export function processTrials(setup: RaceSetup & { readonly nextWithinMs: number }): void {
-  const { connector, ttlMs = 10_000 } = setup
+  const { connector, ttlMs = 6000 } = setup
 
   test(
     'two processes race for 200 rounds: never both inside, every token greater than the one before',
     TIMEOUT,
     async () => {
-      await using servers = await setup.start()
+      await using servers = await setup.start(RACE_TTL_MS)
       await using folder = temporaryFolder()
       const workers: Worker<Message>[] = []
       for (let i = 0; i < 2; i++) {
-        const args = [connector, String(ttlMs), folder.path, String(ROUNDS)]
+        const args = [connector, String(RACE_TTL_MS), folder.path, String(ROUNDS)]
         workers.push(work('racer.mjs', args, servers.env))
       }
       try {
@@ -72,7 +75,7 @@ export function processTrials(setup: RaceSetup & { readonly nextWithinMs: number
   )
 
   test('after SIGKILL of the holder the next one gets in, with a greater token', TIMEOUT, async () => {
-    await using servers = await setup.start()
+    await using servers = await setup.start(ttlMs)
     await using locks = await openLocks(servers, ttlMs)
     const holder = work('keep.mjs', [connector, String(ttlMs)], servers.env)
     const { token } = await holder.next(isType('acquired'), { withinMs: START_MS, what: 'lease' })

@@ -4,7 +4,7 @@ import { startEtcd } from '../../../harness/servers/etcd.ts'
 import { faultTrials, processTrials, type BreakableServers } from '../trials.ts'
 
 describe.concurrent('etcd', () => {
-  processTrials({ connector: 'etcd', start, nextWithinMs: 30_000, ttlMs: 4000 })
+  processTrials({ connector: 'etcd', start, nextWithinMs: 30_000 })
   faultTrials({ start, survivesRestart: true })
 })
 

@@ -207,7 +207,7 @@ describe.concurrent('a holder', () => {
     const [started, renewed] = [await place.puppet({ ttlMs: 1000 }), await place.puppet({ ttlMs: 1000 })]
     const askedMs = performance.now()
     await started.call('onceForever', { resource: 'started', atLeast: AT_LEAST_MS })
-    await renewed.call('onceForever', { resource: 'renewed', atLeast: 600, ttl: 2000 })
+    await renewed.call('onceForever', { resource: 'renewed', atLeast: 600, ttl: SHORT_TTL_MS })
     await started.worker.kill('SIGKILL')
     await using locks = createLocks(file(place.path))
     expect(await locks.once('started', {}, () => 1)).toEqual({ ran: false })

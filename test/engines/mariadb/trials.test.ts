@@ -6,7 +6,7 @@ import { faultTrials, processTrials, type BreakableServers } from '../trials.ts'
 import { addressOf } from './clients.ts'
 
 describe.concurrent('mariadb', () => {
-  processTrials({ connector: 'mariadb', start, nextWithinMs: 30_000, ttlMs: 4000 })
+  processTrials({ connector: 'mariadb', start, nextWithinMs: 30_000 })
   faultTrials({ start, survivesRestart: true })
 })
 

@@ -6,7 +6,7 @@ import { faultTrials, processTrials, type BreakableServers } from '../trials.ts'
 
 // Without a replica set waiters poll, and two who take turns hardly meet; see docs/engines/mongodb.md.
 describe.concurrent('mongodb, a replica set', () => {
-  processTrials({ connector: 'mongodb', start: () => start(true), nextWithinMs: 30_000, ttlMs: 4000 })
+  processTrials({ connector: 'mongodb', start: () => start(true), nextWithinMs: 30_000 })
 })
 
 describe.concurrent('mongodb, a server without a replica set', () => {

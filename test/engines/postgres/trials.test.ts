@@ -6,7 +6,7 @@ import { faultTrials, processTrials, type BreakableServers } from '../trials.ts'
 import { connectedClient, openPool } from './clients.ts'
 
 describe.concurrent('postgres', () => {
-  processTrials({ connector: 'postgres', start: withTable, nextWithinMs: 30_000, ttlMs: 4000 })
+  processTrials({ connector: 'postgres', start: withTable, nextWithinMs: 30_000 })
   faultTrials({ start: withTable, survivesRestart: true })
 })
 

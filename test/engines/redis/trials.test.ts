@@ -5,7 +5,7 @@ import { startRedis } from '../../../harness/servers/redis.ts'
 import { faultTrials, processTrials, type BreakableServers } from '../trials.ts'
 
 describe.concurrent('redis', () => {
-  processTrials({ connector: 'redis', start, nextWithinMs: 30_000, ttlMs: 4000 })
+  processTrials({ connector: 'redis', start, nextWithinMs: 30_000 })
   // Without persistence, a restart forgets the lease.
   faultTrials({ start, survivesRestart: false })
 })

@@ -50,11 +50,15 @@ test('held, timed out and skipped have codes of their own, and nothing is run', 
   expect(await holder.ended).toMatchObject({ code: 143 })
 })
 
+const jobOf = (time: string): string[] => ['run', '--once', '--at-least', time, time, '--', 'sh', '-c', 'echo ran']
+
 test('--once --at-least keeps others from running it again for so long, however soon it was done', async () => {
-  const job = ['run', '--once', '--at-least', '3s', 'tick', '--', 'sh', '-c', 'echo ran']
-  expect(await home.run(job)).toMatchObject({ code: 0, stdout: 'ran\n' })
-  expect(await home.run(job)).toMatchObject({ code: EXIT.skipped, stdout: '' })
-  await until(async () => (await home.run(job)).code === 0, { what: 'it runs again', everyMs: 100 })
+  expect(await home.run(jobOf('1m'))).toMatchObject({ code: 0, stdout: 'ran\n' })
+  expect(await home.run(jobOf('1m'))).toMatchObject({ code: EXIT.skipped, stdout: '' })
+  const beganMs = performance.now()
+  expect(await home.run(jobOf('3s'))).toMatchObject({ code: 0, stdout: 'ran\n' })
+  await until(async () => (await home.run(jobOf('3s'))).code === 0, { what: 'it runs again', everyMs: 100 })
+  expect(performance.now() - beganMs).toBeGreaterThan(3000)
 })
 
 test.each([

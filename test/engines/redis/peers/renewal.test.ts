@@ -67,7 +67,7 @@ test('bug 13: after a renewal that failed the lease is renewed again, and the do
 
 test('bug 13: a lease whose key was spoilt does not stop the renewal of the others', async () => {
   const node = await server()
-  const us = locksOn(redis(ioredis(node), { requestTimeout: '5s' }), { ttl: 1500 })
+  const us = locksOn(redis(ioredis(node), { requestTimeout: '5s' }), { ttl: 4000 })
   const names = ['order', 'stock', 'card']
   const leases = await Promise.all(names.map((name) => us.locks.acquire(name)))
   // Renewed in one command, and one of the keys is no lock any more.
@@ -101,7 +101,7 @@ test('bug 21: a renewal that arrives after the release does not revive the lock'
   const node = await server()
   const gate = await gateTo(node)
   // A pool: the release takes another connection and overtakes the renewal.
-  const us = locksOn(redis(await nodeRedisPool(gate), { requestTimeout: '30s' }), { ttl: 2000 })
+  const us = locksOn(redis(await nodeRedisPool(gate), { requestTimeout: '30s' }), { ttl: 6000 })
   await settle(us)
   const lease = await us.locks.acquire('order')
   gate.holdRequests(EXTEND.sha)

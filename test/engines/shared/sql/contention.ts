@@ -30,7 +30,7 @@ export async function contend(engine: () => Engine): Promise<Contention> {
   const inside = new Map<string, string>()
   const tokens = new Map<string, bigint>()
   let grants = 0
-  const processes = Array.from({ length: PROCESSES }, () => createLocks(engine(), { ttl: '3s', observe }))
+  const processes = Array.from({ length: PROCESSES }, () => createLocks(engine(), { ttl: '20s', observe }))
   try {
     const sections = processes.flatMap((locks) =>
       Array.from({ length: SECTIONS }, async () => {
