@@ -48,7 +48,7 @@ describe.each(Object.entries(setups))('%s', (_name, { server, options = {} }) =>
   const cases = conformanceOfTwo({
     engine: (process) => {
       asked++
-      return mongodb(clients[process]!.db('app'), { requestTimeout: '1s' })
+      return mongodb(clients[process]!.db('app'), { requestTimeout: '2s' })
     },
     methods: ['handOver', 'watch', 'init'],
     shortTtlMs: 500,
