@@ -1,5 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import path from 'node:path'
+import { setImmediate as turn } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { isGone, isStopped, processTree, signalAll } from './process-tree.ts'
 import { createFolder, removeFolder } from './temporary-folder.ts'
@@ -101,9 +102,19 @@ export class Command {
       // Not 'close': what the command leaves running keeps its output open, and whether it does is often the question.
       child.once('exit', (code, signal) => {
         this.#over = true
-        setImmediate(() => resolve({ code, signal, stdout: this.stdout, stderr: this.stderr }))
+        void this.#read().then(() => resolve({ code, signal, stdout: this.stdout, stderr: this.stderr }))
       })
     })
+  }
+
+  /** What an ended process has written is there, but a busy one of ours may not have read it: until several turns bring no more. */
+  async #read(): Promise<void> {
+    const length = (): number => this.stdout.length + this.stderr.length
+    for (let quiet = 0; quiet < 5; quiet++) {
+      const before = length()
+      await turn()
+      if (length() > before) quiet = 0
+    }
   }
 
   get pid(): number {

@@ -45,7 +45,9 @@ describe.concurrent.each(ENGINES)('%s', (name, start, urlOf) => {
     const holder = home.start(['run', '--label', 'alice', 'job', '--', 'sh', '-c', show], options)
     const token = BigInt(await holder.printed(/token (\d+)\n/))
     expect(await home.run(['run', '--no-wait', 'job', '--', 'true'], options)).toMatchObject({ code: EXIT.held })
-    const { leases } = JSON.parse((await home.run(['status', 'job', '--json'], options)).stdout) as { leases: object[] }
+    const status = await home.run(['status', 'job', '--json'], options)
+    expect(status).toMatchObject({ code: 0, stderr: '' })
+    const { leases } = JSON.parse(status.stdout) as { leases: object[] }
     expect(leases).toMatchObject([{ resource: 'job', token: String(token), owner: expect.stringContaining('@alice') }])
     holder.type('\n')
     expect(await holder.ended).toMatchObject({ code: 3, stderr: '' })
