@@ -12,7 +12,11 @@ test('two processes with different clients never are in the critical section tog
   const env = { LOG_PORT: String(log.port), ROUNDS: String(ROUNDS), LANES: String(LANES) }
   const workers = ['ioredis', 'node-redis'].map((driver) => setup.worker('rounds.mjs', driver, env))
   for (const worker of workers) await worker.next(isType('ready'), { withinMs: 40_000, what: 'sign of life' })
+  // Both are in line before the first of them gets in, however quick one of them is.
+  const held = await setup.locks.acquire('section', { ttl: '60s' })
   for (const worker of workers) worker.send({ type: 'go' })
+  for (const worker of workers) await worker.next(isType('waiting'), { withinMs: 40_000, what: 'a waiter' })
+  await held.release()
   for (const worker of workers) await worker.next(isType('done'), { withinMs: 50_000, what: 'end of its rounds' })
 
   const marks = (await log.cli('LRANGE', 'log', '0', '-1')).split('\n')

@@ -4,9 +4,12 @@ import { connectLocks } from './connect.mjs'
 
 const { LOG_PORT, WAITERS, HAND_OVERS } = process.env
 const handedOver = new Map()
+let isTold = false
 const observe = (event) => {
   if (event.type === 'granted') handedOver.set(event.owner, event.handedOver)
-  if (event.type === 'waiting') process.send({ type: 'waiting' })
+  if (event.type !== 'waiting' || isTold) return
+  isTold = true
+  process.send({ type: 'waiting' })
 }
 const locks = await connectLocks({
   ttl: '20s',

@@ -3,7 +3,13 @@ import { Redis } from 'ioredis'
 import { connectLocks } from './connect.mjs'
 
 const { LOG_PORT, ROUNDS, LANES } = process.env
-const locks = await connectLocks({ ttl: '20s' })
+let isTold = false
+const observe = ({ type }) => {
+  if (type !== 'waiting' || isTold) return
+  isTold = true
+  process.send({ type })
+}
+const locks = await connectLocks({ ttl: '20s', observe })
 const log = new Redis({ host: '127.0.0.1', port: Number(LOG_PORT) })
 await log.ping()
 process.send({ type: 'ready' })
