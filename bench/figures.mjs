@@ -172,6 +172,28 @@ export function sweepTable({ date, commit, rows }) {
   ].join('\n')
 }
 
+/** A row for each question, a column for each engine: before → after, and the ratio of the rounds. */
+export function againstTable({ date, before, machine, rounds, rows }) {
+  const engines = [...new Set(rows.map(({ engine }) => engine))]
+  const questions = [...new Set(rows.map(({ question }) => question))]
+  const cell = (question, engine) => {
+    const row = rows.find((each) => each.question === question && each.engine === engine)
+    if (row === undefined) return '–'
+    return `${figure(row.beforeMs)} → ${figure(row.afterMs)} (${row.ratio.toFixed(2)})`
+  }
+  return [
+    `Run of ${date} against commit ${before}: ${machine}; ${rounds} rounds.`,
+    '',
+    `| ms before → after (ratio) | ${engines.join(' | ')} |`,
+    `|---|${engines.map(() => '---|').join('')}`,
+    ...questions.map((question) => `| ${question} | ${engines.map((engine) => cell(question, engine)).join(' | ')} |`),
+  ].join('\n')
+}
+
+function figure(ms) {
+  return ms.toFixed(ms < 10 ? 1 : 0)
+}
+
 function grouped(rows) {
   const lines = new Map()
   for (const row of rows) {

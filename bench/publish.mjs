@@ -3,7 +3,7 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { argv } from 'node:process'
 import { chart } from './chart.mjs'
-import { enginesTable, ratesTable, summary, sweepTable } from './figures.mjs'
+import { againstTable, enginesTable, ratesTable, summary, sweepTable } from './figures.mjs'
 
 const at = (path) => new URL(path, import.meta.url)
 const read = (path) => readFileSync(at(path), 'utf8')
@@ -13,7 +13,13 @@ function published() {
   const report = JSON.parse(read('results/latest.json'))
   const engines = JSON.parse(read('results/engines.json'))
   const sweep = JSON.parse(read('results/sweep.json'))
-  const blocks = { engines: enginesTable(engines), rates: ratesTable(report), sweep: sweepTable(sweep) }
+  const against = JSON.parse(read('results/against.json'))
+  const blocks = {
+    engines: enginesTable(engines),
+    against: againstTable(against),
+    rates: ratesTable(report),
+    sweep: sweepTable(sweep),
+  }
   return {
     'results/chart.svg': chart(report),
     '../README.md': between(read('../README.md'), 'figures', summary(report)),

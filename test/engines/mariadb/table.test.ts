@@ -96,7 +96,7 @@ test('a time zone, another sql_mode and another character set change nothing', a
   const lease = await grant(one, { resources: [name], ttlMs: 10_000 })
   const refusal = await two.acquire(request({ resources: [name] }))
   expect(refusal).toMatchObject({ kind: 'refused', holder: lease.owner })
-  expect(refusal).toHaveProperty('remainingMs', expect.closeTo(9500, -3))
+  expect(refusal).toHaveProperty('remainingMs', expect.closeTo(9600, -3))
   expect(await two.release(lease)).toMatchObject({ ours: true })
 })
 

@@ -57,9 +57,9 @@ test('a server without a replica set is restarted as one: from then on a majorit
   await using opened = open(server.url, {}, { monitorCommands: true })
   const token = await grantExtendRelease(opened, 'order')
   const sent = monitor(opened.client)
-  const isNoticed = once(opened.client, 'serverHeartbeatFailed')
+  const isNoticed = once(opened.client, 'serverDescriptionChanged')
   await server.restartAsReplicaSet()
-  // The driver watches the server, and has seen it go.
+  // The driver watches the server, and sees it go, or sees what it is now.
   await isNoticed
   expect(await grantExtendRelease(opened, 'order')).toBe(token + 1n)
   expect(sent).toMatchObject([

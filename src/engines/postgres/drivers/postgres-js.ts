@@ -70,8 +70,8 @@ export function reservedPostgresJs(sql: ReservedPostgresJs): PostgresConnection 
 
 /**
  * Before its parameters, postgres.js sends a statement alone and waits for its description: a round trip of its own. Only what it
- * has prepared on that connection spares it that, and behind a pooler that lends out connections for single transactions
- * answers then go astray. So the parameters are written into the statement.
+ * has prepared on that connection spares it that. Behind PgBouncer 1.18 in transaction mode prepared statements failed: some were
+ * not found, and some answers had other columns. So the parameters are written into the statement.
  */
 function queryOf(sql: Unsafe): SqlQuery {
   return async (text, params) => rowsOf(await sql.unsafe(withLiterals(text, params)))
