@@ -31,7 +31,7 @@ interface Kind {
 
 const kinds: Record<string, Kind> = {
   redis: {
-    waiting: '–',
+    waiting: '1',
     async start() {
       const server = await startRedis()
       const client = new Redis(server.url)
@@ -39,7 +39,7 @@ const kinds: Record<string, Kind> = {
     },
   },
   redlock: {
-    waiting: '–',
+    waiting: '1',
     async start() {
       const group = await startRedisNodes(3)
       const clients = group.urls.map((url) => new Redis(url))

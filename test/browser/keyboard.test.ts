@@ -5,7 +5,7 @@ import { focused, isLive, isTrue, names, row } from './page.ts'
 import { Stage } from './stage.ts'
 
 const browser = oneBrowser()
-const COLUMNS = ['Resource', 'Holder', 'Token', 'Held for', 'Time left']
+const COLUMNS = ['Resource', 'Holder', 'Token', 'Held for', 'Time left', 'Waiting']
 
 test('everything can be done without a mouse, and the focus is always to be seen', async () => {
   await using stage = await Stage.set(browser, { auth: () => 'write' })
@@ -99,7 +99,6 @@ test('a screen reader finds a grid with rows, and hears of the connection', asyn
   await row(page, 'order:42').waitFor()
   const grid = page.getByRole('grid', { name: 'Leases' })
   expect(await grid.getAttribute('aria-rowcount')).toBe('2')
-  // Redis does not know who waits, so that nothing is said about it.
   expect(await grid.getByRole('columnheader').allInnerTexts()).toEqual(COLUMNS)
   expect(await grid.getByRole('row', { name: 'order:42' }).getAttribute('aria-rowindex')).toBe('2')
   expect(await grid.getByRole('gridcell').count()).toBe(COLUMNS.length)
