@@ -54,4 +54,12 @@ export const LINE_BUGS: readonly Mutation[] = [
     "local first = redis.pcall('zrangebyscore', line, '(0', '+inf', 'limit', 0, 1)[1]",
     "local all = redis.pcall('zrangebyscore', line, '(0', '+inf')\n  local first = all[#all]",
   ),
+  mutation(
+    'validity of a claim counts from its answer',
+    'peers 3',
+    'seeds',
+    'src/engines/redis/queue.js',
+    "return { kind: 'granted', token: BigInt(token), owner, since };",
+    "return { kind: 'granted', token: BigInt(token), owner, since: instant(this.#plan.clock) };",
+  ),
 ]
