@@ -18,7 +18,7 @@ export async function cleanUpAfter(
   const freeOnceSettled = async (): Promise<void> => {
     const wasSettled = isSettled
     await free()
-    if (!wasSettled) throw new Error('The server may still receive the request.')
+    if (!wasSettled) throw new Error('the server may still receive the request')
   }
   cleanup.later(freeOnceSettled, ttlMs)
 }

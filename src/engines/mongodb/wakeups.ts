@@ -117,7 +117,7 @@ export class ChangeStreamWakeups {
     const stopped = new Promise<never>((_, reject) => {
       stop = () => {
         overdue = this.#deadlines.start(OPEN_TIMEOUT_MS, () =>
-          reject(new Error('The change stream is no longer needed.')),
+          reject(new Error('the change stream is no longer needed')),
         )
       }
     })
@@ -125,7 +125,7 @@ export class ChangeStreamWakeups {
     try {
       stream = this.#collection.watch(FREEING, { maxAwaitTimeMS: AWAIT_MS, readConcern: { level: 'majority' } })
       await Promise.race([this.#read(stream, signal, opened), stopped])
-      return new Error('The change stream has ended.')
+      return new Error('the change stream has ended')
     } catch (error) {
       return asError(error)
     } finally {
