@@ -45,7 +45,7 @@ export interface Engine {
    * renews its leases at once and does not wait until their renewal is due.
    */
   onDoubt?(prove: () => void): void
-  /** Reports the round trip of every command, where there are several servers to compare. Called at most once. */
+  /** Reports the round trip of every step, where there are several servers to compare. Called at most once. */
   observe?(tell: (event: RoundTrip) => void): void
   /** Calls `freed` when one of the resources may have become free. A needless call does no harm, a missing one does. */
   watch?(resources: readonly string[], freed: () => void): Watch
@@ -130,7 +130,10 @@ export interface Refusal {
   readonly holder?: string
   /** After this time an attempt can succeed even if nobody releases. */
   readonly remainingMs?: number
-  /** After a split: the core tries again after a random part of this time, with the next `round`. Absent: the core does not. */
+  /**
+   * After a split: a call that does not wait tries again after a random part of this time, with the next `round`. So does one
+   * that waits, if the engine has no `enqueue`; otherwise it goes to the queue. Absent: no call tries again at once.
+   */
   readonly retryWithinMs?: number
 }
 
@@ -143,7 +146,10 @@ export type Extension =
 export interface Release {
   /** It was still ours. */
   readonly ours: boolean
-  /** How many others, in other processes, are known to wait for it. */
+  /**
+   * How many others, in other processes, are known to wait for it and must be let go first; 0 where the servers' own queue
+   * decides.
+   */
   readonly awaited: number
 }
 
@@ -153,7 +159,7 @@ export interface Watch {
   close(): void
 }
 
-/** The round trip of one command to a server. */
+/** The round trip of one step to a server. Several steps may share a command. */
 export interface RoundTrip {
   readonly type: 'roundTrip'
   /** Which server, without a password. */
@@ -173,7 +179,7 @@ export interface LeaseInfo {
   readonly remainingMs: number | undefined
   /** How long it has been held, where the engine knows it. */
   readonly heldMs?: number
-  /** How many callers wait for it in the servers' own queue, where there is one. */
+  /** How many wait for it in the servers' own queue, where there is one; on Redis, how many processes. */
   readonly waiters?: number
   /** Those that wait in the servers' own queue, the first one first, where the engine knows them. */
   readonly line?: readonly InLine[]
@@ -182,7 +188,7 @@ export interface LeaseInfo {
 /** A process that waits in the servers' own queue. */
 export interface InLine {
   readonly owner: string
-  /** When its wait began, in ms since 1970 by its own clock. */
+  /** When it came to the queue for the caller that is its first one now, in ms since 1970 by its own clock. */
   readonly since: number
 }
 
@@ -234,6 +240,9 @@ export interface Guarantees {
     readonly lossOfServers: number | 'a minority'
     readonly failover: 'yes' | 'no' | 'not promised'
   }
-  /** Who is next. `by process`: the processes in the order in which they began to wait, and the callers of each in theirs. */
+  /**
+   * Who is next. `by process`: the processes in the order in which they came to the queue, each for its first caller. After its
+   * turn, a process goes to the end for its next caller. The callers of a process come in their own order.
+   */
   readonly order: 'first come, first served in one process' | 'first come, first served by process'
 }

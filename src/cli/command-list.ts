@@ -120,7 +120,7 @@ export const COMMANDS: readonly CommandSpec[] = [
     synopsis: 'ringfence status [options] [RESOURCE]',
     summary: 'who holds what',
     text: [
-      'Shows the holder, the token, since when and for how long it is held, and how many processes wait, as far as the engine knows. With a RESOURCE it exits 0 if it is held and 1 if it is free.',
+      'Shows the holder, the token, since when and for how long it is held, and how many processes wait, as far as the engine knows. With a RESOURCE, and with --json, it also shows who waits and since when. With a RESOURCE it exits 0 if it is held and 1 if it is free.',
     ],
     options: [
       ...options({
