@@ -23,6 +23,8 @@ export interface AttemptPlan {
   readonly oneRound?: boolean
   /** Whether the call still waits for it. */
   isWanted(): boolean
+  /** How long it has waited by now. */
+  waitedMs?(): number
   /** It was granted: called in the same moment in which the locks were seen to be open, so that `close` misses no lease. */
   granted(acquisition: Acquisition): void
   /** A round was refused. After the last one of an attempt comes `refused`. */
@@ -124,7 +126,7 @@ export class Attempts {
     this.#settings.tell?.({ type: 'attempt', call, resources, owner })
     this.#lifetime.begin()
     try {
-      const request = { resources, owner, ttlMs }
+      const request = { resources, owner, ttlMs, waitedMs: plan.waitedMs?.() ?? 0 }
       const waiting = this.#engine.enqueue!(request, signal, () => {
         const next = this.#newOwner()
         this.#settings.tell?.({ type: 'attempt', call, resources, owner: next })

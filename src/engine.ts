@@ -100,6 +100,8 @@ export interface LeaseRequest {
   readonly contended?: boolean
   /** The lease must last this long from now on even if this process ends. For engines that notice the end of their processes. */
   readonly keepMs?: number
+  /** In `enqueue`: how long its caller has waited already. Default 0. */
+  readonly waitedMs?: number
 }
 
 export interface LeaseRef {

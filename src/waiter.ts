@@ -151,6 +151,10 @@ export class Waiter implements AttemptPlan {
     return !this.#isSettled
   }
 
+  waitedMs(): number {
+    return this.#calls.settings.clock.monotonicMs() - this.#began.monotonicMs
+  }
+
   granted(acquisition: Acquisition): void {
     const { holdings, settings } = this.#calls
     const before = this.#state

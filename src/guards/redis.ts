@@ -92,6 +92,7 @@ class RedisStoreGuard extends StoreGuard implements RedisGuard {
   async #run(lease: Fenced, script: string, input: ScriptInput = {}, from = ''): Promise<unknown> {
     const { resources, token, engine } = lease
     const { keys = [], args = [] } = input
+    assertNotTheLock(keys, lease)
     const allKeys = [...resources.map((resource) => this.#prefix + slotMate(resource)), ...keys]
     if (this.#client.cluster) assertOneSlot(allKeys, lease)
     const rest = [String(allKeys.length), ...allKeys, String(resources.length), String(token), engine, from, ...args]
@@ -176,6 +177,20 @@ function recogniseOrThrow(value: unknown): RedisClient {
 function stringsOrThrow(values: readonly string[], name: string): readonly string[] {
   if (Array.isArray(values) && values.every((value) => typeof value === 'string')) return values
   throw new TypeError(`${name}: expected strings, got ${shown(values)}`)
+}
+
+/** On the server that has the lock, too, a write to the lock's own key would end the lock, or keep it taken forever. */
+function assertNotTheLock(keys: readonly string[], { resources, engine }: Fenced): void {
+  const [, prefix] = /^(?:redis|redlock):(.*)$/s.exec(engine) ?? []
+  const taken =
+    prefix === undefined
+      ? undefined
+      : keys.find((key) => resources.includes(key.slice(prefix.length)) && key.startsWith(prefix))
+  if (taken === undefined) return
+  throw new RangeError(
+    `key: expected another one than that of the lock itself, got '${taken}'; the lock of a resource is kept under its name, so ` +
+      `give the value a name of its own, such as '{${taken}}:value'`,
+  )
 }
 
 function assertOneSlot(keys: readonly string[], { resources }: Fenced): void {

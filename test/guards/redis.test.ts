@@ -107,6 +107,15 @@ test('something else in the place of a fence is an error, not a pass', async () 
   await expect(guard.enter(leaseOf(list, 1n))).rejects.toThrow('WRONGTYPE')
 })
 
+test('the key of the lock itself is refused, whatever its prefix', async () => {
+  const guard = redisGuard(client)
+  const refused = /RangeError: key: expected another one than that of the lock itself, got 'mine:order'/
+  const lease = { resources: ['order'], token: 1n, engine: 'redlock:mine:' }
+  await expect(guard.set(lease, 'mine:order', 'paid').catch(String)).resolves.toMatch(refused)
+  await expect(guard.delete(lease, 'other', 'mine:order').catch(String)).resolves.toMatch(refused)
+  await guard.set(lease, 'order', 'paid')
+})
+
 test('guards of different prefixes have fences of their own', async () => {
   const resource = freshResource()
   await redisGuard(client, { prefix: 'one:' }).enter(leaseOf(resource, 2n))

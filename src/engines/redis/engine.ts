@@ -169,7 +169,7 @@ export class RedisEngine implements Engine {
 
   release(lease: LeaseRef): Promise<Release> {
     const keys = this.#keys(lease.resources)
-    const passOn = this.#queue.passesOn(lease.resources)
+    const passOn = this.#queue.releasing(lease.resources)
     this.#wakeups.releasing(lease.owner)
     if (this.#single !== undefined) {
       return this.#single.release(keys, lease, passOn, () => this.#wakeups.ownSubscriptions(0, keys.channels))

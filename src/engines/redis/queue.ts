@@ -40,6 +40,8 @@ const MOST_FITS = 2
 const FOREIGN_MS = { first: 25, factor: 1.25, most: 500 }
 /** Without a quorum of answers for this long, it leaves: it would only be in the way of those who can get the lock. */
 const LONGEST_SILENCE_MS = 3000
+/** How many resources' last turns are remembered, the latest. */
+const MOST_TURNS = 1000
 /** Where there is no line. */
 const RACE = { firstMs: 50, mostMs: 1000 }
 
@@ -47,6 +49,8 @@ const RACE = { firstMs: 50, mostMs: 1000 }
 export class RedisQueue {
   readonly #plan: RedisQueuePlan
   readonly #otherSoftware: OtherSoftware
+  /** When this process last released a resource. */
+  readonly #turns = new Map<string, number>()
 
   constructor(plan: RedisQueuePlan) {
     this.#plan = plan
@@ -56,16 +60,39 @@ export class RedisQueue {
   async enqueue(request: LeaseRequest, signal: AbortSignal, newOwner?: () => string): Promise<QueuedGrant> {
     const label = request.owner.slice(request.owner.indexOf('@') + 1)
     const next = newOwner ?? (() => `${this.#plan.random.id()}@${label}`)
-    const wait = new LineWait(this.#plan, request, next, this.#otherSoftware)
+    const wait = new LineWait(this.#plan, request, next, this.#otherSoftware, this.#sinceMs(request))
     const grant = await wait.run(signal)
     return grant ?? this.#race(request, signal, next)
+  }
+
+  /**
+   * From when a place counts: from the beginning of its caller's wait, also if a caller before it has given up the place. After
+   * a turn of this process it counts from that turn, so that those who waited meanwhile come first.
+   */
+  #sinceMs({ resources, waitedMs = 0 }: LeaseRequest): number {
+    const nowMs = this.#plan.clock.monotonicMs()
+    return Math.min(nowMs, Math.max(nowMs - waitedMs, ...resources.map((name) => this.#turns.get(name) ?? -Infinity)))
+  }
+
+  /** This process releases these. Returns `passesOn`. */
+  releasing(resources: readonly string[]): boolean {
+    const nowMs = this.#plan.clock.monotonicMs()
+    for (const name of resources) {
+      this.#turns.delete(name)
+      this.#turns.set(name, nowMs)
+    }
+    for (const oldest of this.#turns.keys()) {
+      if (this.#turns.size <= MOST_TURNS) break
+      this.#turns.delete(oldest)
+    }
+    return this.#passesOn(resources)
   }
 
   /**
    * Whether a release passes the lock on. Where other software waits as well, the lock is left free for a moment: such
    * software does not stand in line, and would never find it free.
    */
-  passesOn(resources: readonly string[]): boolean {
+  #passesOn(resources: readonly string[]): boolean {
     return this.#otherSoftware.pauseMs(resources) === 0
   }
 
@@ -134,15 +161,21 @@ class LineWait {
   #timer: Timer | undefined
   #dueMs = Infinity
 
-  constructor(plan: RedisQueuePlan, request: LeaseRequest, newOwner: () => string, otherSoftware: OtherSoftware) {
+  constructor(
+    plan: RedisQueuePlan,
+    request: LeaseRequest,
+    newOwner: () => string,
+    otherSoftware: OtherSoftware,
+    sinceMs: number,
+  ) {
     this.#plan = plan
     this.#request = request
     this.#newOwner = newOwner
     this.#otherSoftware = otherSoftware
     this.#keys = plan.keys(request.resources)
     this.#quorum = quorumOf(plan.nodes.length)
-    this.#beganMs = plan.clock.monotonicMs()
-    this.#ticket = newTicket(plan.clock)
+    this.#beganMs = sinceMs
+    this.#ticket = newTicket(plan.clock) - Math.round((plan.clock.monotonicMs() - sinceMs) * 1000)
     this.#owner = request.owner
     this.#lines = plan.nodes.map(() => ({
       offered: false,

@@ -147,3 +147,34 @@ test('a lock that a person releases goes to the first in line', async () => {
   }
   expect((await waiting).token).toBeGreaterThan(lease.token)
 })
+
+test('who comes after a caller that has given up is served by when its own wait began', async () => {
+  await using bench = await startBench()
+  const [holder, first, second] = [bench.locks(), bench.locks(), bench.locks()]
+  const held = await holder.acquire('order')
+  const order: string[] = []
+  const served = async (name: string, locks: Locks): Promise<void> => {
+    const lease = await locks.acquire('order', { wait: '60s' })
+    order.push(name)
+    await lease.release()
+  }
+  const giveUp = new AbortController()
+  const gone = first.acquire('order', { wait: '60s', signal: giveUp.signal }).catch(() => undefined)
+  await until(async () => (await inLine(bench.server, 'order')) === 1, { what: 'one in line' })
+  const waiting = async (): Promise<string[]> =>
+    (await bench.server.cli('ZRANGEBYSCORE', 'ringfence:line:{order}', '(0', '+inf')).trim().split('\n')
+  const [before] = await waiting()
+  const one = served('first', first)
+  const two = served('second', second)
+  await until(async () => (await inLine(bench.server, 'order')) === 2, { what: 'two in line' })
+  giveUp.abort()
+  await gone
+  const isNext = async (): Promise<boolean> => {
+    const owners = await waiting()
+    return owners.length === 2 && !owners.includes(before!)
+  }
+  await until(isNext, { what: 'the next one has come' })
+  await held.release()
+  await Promise.all([one, two])
+  expect(order).toEqual(['first', 'second'])
+})
