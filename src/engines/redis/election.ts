@@ -17,6 +17,8 @@ export interface ElectionPlan {
   confirm(index: number, election: Election, token: number): void
   /** A grant after the decision, or a failure that may have been one. */
   late(node: number, failed: boolean): void
+  /** A refusal after the decision. */
+  lateRefusal(node: number): void
   /** Every request has been answered or has failed. */
   settled(): void
 }
@@ -86,6 +88,11 @@ export class Election implements StepListener<NodeAnswer | NodeRefusal> {
     return this.#nodes((_index, { state }) => state === 'ours')
   }
 
+  /** Nodes that have refused. */
+  refusing(): number[] {
+    return this.#nodes((index, { state }) => state === 'out' && this.#failures?.has(index) !== true)
+  }
+
   /** How many nodes were ours at some time. */
   voters(): number {
     return this.#nodes((_index, { votes }) => votes.length > 0).length
@@ -137,7 +144,8 @@ export class Election implements StepListener<NodeAnswer | NodeRefusal> {
     this.#plan.nodes[index]!.suspect = false
     if ('fence' in answer && answer.fence > this.highestFence) this.highestFence = answer.fence
     if (this.#decided || this.#failures?.has(index) === true) {
-      if (answer.kind !== 'refused' && answer.kind !== 'out') this.#plan.late(index, false)
+      if (answer.kind === 'refused') this.#plan.lateRefusal(index)
+      else if (answer.kind !== 'out') this.#plan.late(index, false)
       return
     }
     const isAlike = this.#alike.length === 0 || ('fence' in answer && answer.fence === this.#fence)

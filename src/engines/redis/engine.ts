@@ -259,6 +259,9 @@ export class RedisEngine implements Engine {
         else if (requests.over) this.#cleanup.lateGrant(requests, index, keys, owner)
         if (failed) end.lateFailure?.(index)
       },
+      lateRefusal: (index) => {
+        if (!election.isLost) end.refusal?.(index)
+      },
       settled: () => this.#open.done(owner, requests, ttlMs),
     })
     election.run((token) => {
@@ -303,10 +306,22 @@ export class RedisEngine implements Engine {
       timeoutMs: (ttlMs) => this.#options.timeoutMs(ttlMs),
       keys: (resources) => this.#keys(resources),
       acquire: (request) => this.acquire(request),
-      claim: (keys, owner, ttlMs, left) =>
-        new Promise((resolve) => {
+      claim: ({ resources, ttlMs }, keys, owner, left) =>
+        new Promise((resolve, reject) => {
           const step = nodes[0]!.claimStep(keys, owner, ttlMs, this.#proposal())
-          this.#elect(keys, owner, ttlMs, step, false, { decided: (token) => resolve(token), left })
+          // Where the claim was refused, the owner is still in line.
+          const refusal = (index: number): void => this.#cleanup.undo(index, keys, owner)
+          this.#elect(keys, owner, ttlMs, step, false, {
+            left,
+            refusal,
+            decided: (token, election) => {
+              const { failures } = election
+              const isFailure = failures.length > nodes.length - this.#quorum
+              if (token === undefined && isFailure) return reject(this.#failure(failures, resources))
+              if (token !== undefined) for (const index of election.refusing()) refusal(index)
+              resolve(token)
+            },
+          })
         }),
       failure: (failures, resources) => this.#failure(failures, resources),
     })
@@ -360,6 +375,8 @@ interface ElectionEnd {
   decided(token: number | undefined, election: Election): void
   /** A node has failed after the decision. */
   lateFailure?(index: number): void
+  /** A node has refused although the election was won. */
+  refusal?(index: number): void
   /** Nothing is withdrawn from a lost election: this is called with nodes that may grant after it. */
   left?(index: number): void
 }

@@ -25,8 +25,11 @@ export interface RedisQueuePlan {
   timeoutMs(ttlMs: number): number
   keys(resources: readonly string[]): KeySet
   acquire(request: LeaseRequest): Promise<Grant | Refusal>
-  /** An election by claims. Where it is lost, or a node grants late, `left` is called with nodes on which something may be left. */
-  claim(keys: KeySet, owner: string, ttlMs: number, left: (index: number) => void): Promise<number | undefined>
+  /**
+   * An election by claims. Where it is lost, or a node grants late, `left` is called with nodes on which something may be left.
+   * Rejects if too few nodes have answered to it.
+   */
+  claim(request: LeaseRequest, keys: KeySet, owner: string, left: (index: number) => void): Promise<number | undefined>
   failure(failures: readonly NodeFailure[], resources: readonly string[]): EngineError
 }
 
@@ -329,8 +332,9 @@ class LineWait {
     // A node that refuses the ticket has not taken the old place away.
     if (answer.kind === 'clock' && old !== undefined) this.#undo(index, old)
     if (owner !== this.#owner) {
-      // The claim was lost in the meantime; the owner after it takes over what this one has.
-      line.old = owner
+      // Claims were lost in the meantime. The present owner takes over what the last one before it has.
+      if (line.old === undefined) line.old = owner
+      else if (line.old !== owner) this.#undo(index, owner)
       return this.#come(index)
     }
     line.offered = answer.kind === 'offered'
@@ -343,9 +347,9 @@ class LineWait {
     const since = instant(this.#plan.clock)
     const owner = this.#owner
     this.#isClaiming = true
-    const { ttlMs } = this.#request
-    const token = await this.#plan.claim(this.#keys, owner, ttlMs, (index) => this.#leftOver(index, owner))
-    this.#isClaiming = false
+    const token = await this.#plan
+      .claim(this.#request, this.#keys, owner, (index) => this.#leftOver(index, owner))
+      .finally(() => (this.#isClaiming = false))
     if (token !== undefined) {
       this.#isOver = true
       this.#won = owner

@@ -178,3 +178,31 @@ test('who comes after a caller that has given up is served by when its own wait 
   await Promise.all([one, two])
   expect(order).toEqual(['first', 'second'])
 })
+
+test('who has won with a majority stands in line on no node any more, also where its claim was refused', async () => {
+  await using quorum = await startQuorum({}, 3)
+  const [holder, next] = [quorum.locks({ ttl: '20s' }), quorum.locks({ ttl: '20s' })]
+  const held = await holder.acquire('order')
+  const third = quorum.nodes[2]!
+  await until(async () => (await third.cli('GET', 'order')) === held.owner, { what: 'the third node has it, too' })
+  await third.cli('SET', 'order', 'someone else', 'PX', '60000')
+  const waiting = next.acquire('order', { wait: '50s' })
+  await until(async () => (await inLine(third, 'order')) === 1, { what: 'one in line there' })
+  await held.release()
+  const lease = await waiting
+  expect(lease.held).toBe(true)
+  await until(async () => (await inLine(third, 'order')) === 0, { what: 'nobody in line there' })
+})
+
+test('a claim that fails is an error of the engine, not a resource that is held', async () => {
+  await using bench = await startBench()
+  const [holder, next] = [bench.locks(), bench.locks()]
+  const held = await holder.acquire('order')
+  const waiting = next.acquire('order', { wait: '50s' }).catch((error: unknown) => error)
+  await until(async () => (await inLine(bench.server, 'order')) === 1, { what: 'one in line' })
+  await bench.server.cli('DEL', 'ringfence:fence:{order}')
+  await bench.server.cli('LPUSH', 'ringfence:fence:{order}', 'a list')
+  await held.release()
+  expect(await waiting).toMatchObject({ code: 'ENGINE', message: expect.stringContaining('WRONGTYPE') })
+  await until(async () => (await bench.server.cli('EXISTS', 'order')) === '0', { what: 'nothing of it is left' })
+})

@@ -95,6 +95,7 @@ function electing(plans: readonly Plan[], { inOrder = false, suspects = [] as re
     acquire: (index, to) => tell(to, index, acquire(index)),
     confirm: (index, to, token) => tell(to, index, confirm(index, token)),
     late: (index) => void seen.late.push(index),
+    lateRefusal: () => undefined,
     settled: () => void seen.settled++,
   })
   const running = ended(election)
@@ -254,6 +255,7 @@ describe('an election', () => {
       acquire: (index, to) => tell(to, index, Promise.resolve({ kind: 'granted', fence: index + 1 })),
       confirm: (index, to) => tell(to, index, Promise.resolve({ kind: 'higher', fence: fence++ })),
       late: () => undefined,
+      lateRefusal: () => undefined,
       settled: () => settled++,
     }
     const outcome = watched(ended(new Election(plan)))
