@@ -190,7 +190,10 @@ export interface LeaseInfo {
 /** A process that waits in the servers' own queue. */
 export interface InLine {
   readonly owner: string
-  /** When it came to the queue for the caller that is its first one now, in ms since 1970 by its own clock. */
+  /**
+   * Since when its place counts, in ms since 1970 by its own clock: on Redis since the wait of its first caller began, or since
+   * its own last release if that was later.
+   */
   readonly since: number
 }
 
@@ -243,8 +246,8 @@ export interface Guarantees {
     readonly failover: 'yes' | 'no' | 'not promised'
   }
   /**
-   * Who is next. `by process`: the processes in the order in which they came to the queue, each for its first caller. After its
-   * turn, a process goes to the end for its next caller. The callers of a process come in their own order.
+   * Who is next. `by process`: the processes in the order in which they began to wait, each for its first caller. After its turn a
+   * process comes behind those who waited meanwhile. The callers of a process come in their own order.
    */
   readonly order: 'first come, first served in one process' | 'first come, first served by process'
 }
