@@ -6,6 +6,7 @@ import { createFolder, removeFolder } from '../../harness/temporary-folder.ts'
 import { file } from '../../src/engines/file/index.ts'
 import { keysOn } from './redlock.ts'
 import { portsOf, startTarget, stopTargets, type Arena } from '../arena.ts'
+import { OFFER_MS, PLACE_MS } from '../../src/engines/redis/line-lua.ts'
 
 const TTL_MS = 1500
 const JUMP_MS = 3000
@@ -68,7 +69,8 @@ export async function redisArena(): Promise<Arena> {
     ttlMs: TTL_MS,
     settleMs: TTL_MS + 1000,
     mostGapMs: 15_000,
-    clearMs: TTL_MS + 1000,
+    // A dead waiter keeps its place in line for a while, and may be offered the lock in that time.
+    clearMs: TTL_MS + PLACE_MS + OFFER_MS,
     env: (client) => ({
       RINGFENCE_PORT: String(portsOf(targets, client)[0]),
       RINGFENCE_DRIVER: client % 2 === 0 ? 'node-redis' : 'ioredis',

@@ -59,7 +59,7 @@ async function arenaOf({ durable, maxTtlMs, clockShift }: Nodes): Promise<Arena>
     settleMs: TTL_MS + 1000,
     mostGapMs: 15_000,
     // A key that was set while its node's clock was ahead lasts longer by that.
-    clearMs: TTL_MS + JUMP_MS + 1000,
+    clearMs: TTL_MS + JUMP_MS + 5000,
     env: (client) => ({
       RINGFENCE_PORTS: portsOf(targets, client).join(','),
       RINGFENCE_DRIVER: client % 3 === 0 ? 'node-redis' : 'ioredis',

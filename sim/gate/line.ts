@@ -58,7 +58,7 @@ export const LINE_BUGS: readonly Mutation[] = [
     'validity of a claim counts from its answer',
     'peers 3',
     'seeds',
-    'src/engines/redis/queue.js',
+    'src/engines/redis/line-wait.js',
     "return { kind: 'granted', token: BigInt(token), owner, since };",
     "return { kind: 'granted', token: BigInt(token), owner, since: instant(this.#plan.clock) };",
   ),
