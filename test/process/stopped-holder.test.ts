@@ -48,6 +48,8 @@ test.concurrent.each(drivers)(
     await using setup = await startSetup()
     const holder = setup.worker('holder.mjs', driver, { TTL_MS: String(TTL_MS) })
     await holder.next(isType('acquired'), { withinMs: 40_000 })
+    // A node that is still being let in would be asked for its vote after the pause.
+    await until(() => isOnAll(setup, 'order'), { what: 'every node has it' })
     await holder.pause()
     await until(() => isFree(setup, 'order'), { what: 'the lease was over on every node' })
     holder.send({ look: true })
@@ -65,6 +67,11 @@ test.concurrent.each(drivers)(
     expect(next.held).toBe(true)
   },
 )
+
+async function isOnAll({ clients }: Setup, resource: string): Promise<boolean> {
+  const found = await Promise.all(clients.map((client) => client.exists(resource)))
+  return found.every((count) => count === 1)
+}
 
 async function isFree({ clients }: Setup, resource: string): Promise<boolean> {
   const found = await Promise.all(clients.map((client) => client.exists(resource)))
