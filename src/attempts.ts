@@ -15,10 +15,13 @@ export interface AttemptPlan {
   readonly call: number
   readonly resources: readonly string[]
   readonly ttlMs: number
+  readonly shared: boolean
   /** The lease must last this long even if this process ends. */
   readonly keepMs?: number | undefined
   /** A release has woken others with us. */
   readonly contended: boolean
+  /** The call goes on waiting after a refusal. */
+  readonly waits?: boolean
   /** After a split vote nothing is tried again: the call goes to the servers' own queue instead. */
   readonly oneRound?: boolean
   /** Whether the call still waits for it. */
@@ -41,6 +44,7 @@ export interface Acquisition {
   readonly owner: string
   readonly token: bigint
   readonly ttlMs: number
+  readonly shared: boolean
   /** Before the attempt began: validity counts from here. */
   readonly since: Instant
   /** The hand-overs before this one, if it is one. */
@@ -69,11 +73,11 @@ export class Attempts {
   }
 
   #round(plan: AttemptPlan, round: number): void {
-    const { call, resources, ttlMs, contended, keepMs = 0 } = plan
+    const { call, resources, ttlMs, shared, contended, waits = false, keepMs = 0 } = plan
     const owner = this.#newOwner()
     const since = instant(this.#settings.clock)
     this.#settings.tell?.({ type: 'attempt', call, resources, owner })
-    const request = { resources, owner, ttlMs, round, contended, ...(keepMs > 0 ? { keepMs } : {}) }
+    const request = { resources, owner, ttlMs, shared, round, contended, waits, keepMs }
     this.#ask(request).then(
       (outcome) => {
         if (outcome.kind === 'refused') return this.#refused(plan, round, owner, outcome)
@@ -121,12 +125,12 @@ export class Attempts {
 
   /** A place in the servers' own queue until the lease is ours. Rejects with `EngineError`, or when the signal aborts. */
   async enqueue(plan: AttemptPlan, signal: AbortSignal): Promise<Acquisition> {
-    const { call, resources, ttlMs } = plan
+    const { call, resources, ttlMs, shared } = plan
     const owner = this.#newOwner()
     this.#settings.tell?.({ type: 'attempt', call, resources, owner })
     this.#lifetime.begin()
     try {
-      const request = { resources, owner, ttlMs, waitedMs: plan.waitedMs?.() ?? 0 }
+      const request = { resources, owner, ttlMs, shared, waitedMs: plan.waitedMs?.() ?? 0 }
       const waiting = this.#engine.enqueue!(request, signal, () => {
         const next = this.#newOwner()
         this.#settings.tell?.({ type: 'attempt', call, resources, owner: next })
@@ -195,11 +199,11 @@ export class Attempts {
 }
 
 function acquisition(
-  { call, resources, ttlMs }: AttemptPlan,
+  { call, resources, ttlMs, shared }: AttemptPlan,
   owner: string,
   token: bigint,
   since: Instant,
   chain?: Chain,
 ): Acquisition {
-  return { kind: 'acquired', call, resources, owner, token, ttlMs, since, chain }
+  return { kind: 'acquired', call, resources, owner, token, ttlMs, shared, since, chain }
 }

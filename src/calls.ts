@@ -68,6 +68,7 @@ class OneAttempt implements AttemptPlan {
   readonly call: number
   readonly resources: readonly string[]
   readonly ttlMs: number
+  readonly shared: boolean
   readonly keepMs: number | undefined
   readonly contended = false
   readonly outcome: Promise<Lease | Refusal>
@@ -81,6 +82,7 @@ class OneAttempt implements AttemptPlan {
     const { clock, tell } = calls.settings
     this.resources = resources
     this.ttlMs = terms.ttlMs
+    this.shared = terms.shared
     this.keepMs = terms.keepMs
     this.#terms = terms
     this.#calls = calls

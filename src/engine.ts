@@ -102,6 +102,13 @@ export interface LeaseRequest {
   readonly keepMs?: number
   /** In `enqueue`: how long its caller has waited already. Default 0. */
   readonly waitedMs?: number
+  /** Others may hold the same resources shared at the same time. Only where `guarantees.shared` is true. Default false. */
+  readonly shared?: boolean
+  /**
+   * The call goes on waiting if it is refused. An engine without a queue of its own keeps later shared requests out for a
+   * while where an exclusive request that waits was refused, so that readers who overlap cannot starve it. Default false.
+   */
+  readonly waits?: boolean
 }
 
 export interface LeaseRef {
@@ -111,6 +118,8 @@ export interface LeaseRef {
   readonly ttlMs: number
   /** As in the request. */
   readonly keepMs?: number
+  /** As in the request. */
+  readonly shared?: boolean
 }
 
 export interface Grant {
@@ -173,12 +182,15 @@ export interface RoundTrip {
   readonly cause?: Error
 }
 
+/** One lease on one resource. A resource that is held shared has one of these for each holder. */
 export interface LeaseInfo {
   readonly resource: string
   readonly owner: string
   readonly token: bigint
   /** Undefined for a lock of other software that has no end. */
   readonly remainingMs: number | undefined
+  /** True for a shared lease. */
+  readonly shared?: boolean
   /** How long it has been held, where the engine knows it. */
   readonly heldMs?: number
   /** How many wait for it in the servers' own queue, where there is one; on Redis, how many processes. */
@@ -250,4 +262,9 @@ export interface Guarantees {
    * process comes behind those who waited meanwhile. The callers of a process come in their own order.
    */
   readonly order: 'first come, first served in one process' | 'first come, first served by process'
+  /**
+   * Whether there are shared leases: many readers, or one writer. A reader's token is greater than that of every writer before it,
+   * and less than that of every writer after it. Readers at the same time may have the same token.
+   */
+  readonly shared: boolean
 }

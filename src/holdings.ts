@@ -1,7 +1,7 @@
 import type { Acquisition, Attempts } from './attempts.ts'
 import type { Engine, EngineLimits, Release } from './engine.ts'
 import type { Fairness } from './fairness.ts'
-import { HeldLeases } from './held.ts'
+import { HeldLeases, type Wanted } from './held.ts'
 import { Keeper } from './keeper.ts'
 import { Lease, LeaseRecord, shortestTtlMs } from './lease.ts'
 import type { Lifetime } from './lifetime.ts'
@@ -39,9 +39,9 @@ export class Holdings {
     return this.#engine.limits
   }
 
-  /** A lease of this process on one of the resources: then no server need be asked. */
-  find(resources: readonly string[]): LeaseRecord | undefined {
-    return this.#held.find(resources)
+  /** A lease of this process that is in the way of such a request: then no server need be asked. */
+  find(request: Wanted): LeaseRecord | undefined {
+    return this.#held.find(request)
   }
 
   admit(acquisition: Acquisition, terms: LeaseTerms, waitedMs: number): Lease {
@@ -110,12 +110,12 @@ export class Holdings {
   }
 
   /** The waiter that gets the lease directly: first in line for the very same resources, within the bounds. */
-  #heir({ resources, chain }: LeaseRecord): Waiter | undefined {
+  #heir({ resources, chain, shared }: LeaseRecord): Waiter | undefined {
     const { count, timeMs } = this.#settings.handOver
-    if (this.#engine.handOver === undefined || chain.count >= count) return undefined
+    if (this.#engine.handOver === undefined || chain.count >= count || shared) return undefined
     if (this.#settings.clock.monotonicMs() - chain.sinceMs > timeMs) return undefined
     const [head, ...others] = this.#parts.queue.heads(resources)
-    if (head === undefined || others.length > 0 || !sameNames(head.resources, resources)) return undefined
+    if (head === undefined || head.shared || others.length > 0 || !sameNames(head.resources, resources)) return undefined
     return head.claim() ? head : undefined
   }
 

@@ -84,9 +84,9 @@ export class Keeper {
     // Engines take whole milliseconds; every other ttl has been rounded up already.
     const ttlMs = Math.ceil(Math.max(record.keepLeftMs(), leastMs))
     if (this.#engine.leave === undefined) return (await this.#extendAll([record], ttlMs, 'unnoticed'))[0] ?? NO_ANSWER
-    const { resources, owner, token } = record
+    const { resources, owner, token, shared } = record
     record.mayEndAt(instant(this.#clock), ttlMs)
-    const answer = await this.#engine.leave({ resources, owner, token, ttlMs }).catch(doubtful)
+    const answer = await this.#engine.leave({ resources, owner, token, ttlMs, shared }).catch(doubtful)
     if (answer.kind === 'lost') this.end(record, 'unnoticed')
     return answer
   }
@@ -188,9 +188,9 @@ export class Keeper {
   ): Promise<readonly Extension[]> {
     const since = instant(this.#clock)
     const refs = records.map((record) => {
-      const { resources, owner, token, ttlMs } = record
+      const { resources, owner, token, ttlMs, shared } = record
       const keepMs = Math.ceil(record.keepLeftMs())
-      return { resources, owner, token, ttlMs: newTtlMs ?? ttlMs, ...(keepMs > 0 ? { keepMs } : {}) }
+      return { resources, owner, token, ttlMs: newTtlMs ?? ttlMs, shared, ...(keepMs > 0 ? { keepMs } : {}) }
     })
     const call = this.#ask(refs)
     for (const record of records) {

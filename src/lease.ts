@@ -12,6 +12,7 @@ export interface LeaseJson {
   readonly token: string
   /** The identity of the engine that granted it. */
   readonly engine: string
+  readonly shared: boolean
   readonly held: boolean
   /** Why it is over. Absent while it is not. */
   readonly over?: LossReason
@@ -26,6 +27,8 @@ export class Lease implements AsyncDisposable {
   readonly resources: readonly string[]
   /** The unique id of this acquisition. */
   readonly owner: string
+  /** Whether others may hold it at the same time. */
+  readonly shared: boolean
   /** The fencing token: every later grant of the same resource has a greater one, as long as the engine keeps its counters. */
   readonly token: bigint
   readonly #record: LeaseRecord
@@ -36,6 +39,7 @@ export class Lease implements AsyncDisposable {
     this.resources = record.resources
     this.owner = record.owner
     this.token = record.token
+    this.shared = record.shared
     this.#record = record
     this.#holdings = holdings
   }
@@ -91,11 +95,11 @@ export class Lease implements AsyncDisposable {
 
   /** For logs. */
   toJSON(): LeaseJson {
-    const { resources, owner, engine, held } = this
+    const { resources, owner, engine, shared, held } = this
     const { over, ttlMs } = this.#record
     const remainingMs = Math.floor(this.remaining())
     const token = String(this.token)
-    return { resources, owner, token, engine, held, ...(over === undefined ? {} : { over }), remainingMs, ttlMs }
+    return { resources, owner, token, engine, shared, held, ...(over === undefined ? {} : { over }), remainingMs, ttlMs }
   }
 
   toString(): string {
@@ -139,6 +143,7 @@ export class LeaseRecord implements LeaseRef {
   readonly resources: readonly string[]
   readonly owner: string
   readonly token: bigint
+  readonly shared: boolean
   readonly chain: Chain
   ttlMs: number
   /** Why it is over; undefined while it is not. */
@@ -181,6 +186,7 @@ export class LeaseRecord implements LeaseRef {
     this.resources = ref.resources
     this.owner = ref.owner
     this.token = ref.token
+    this.shared = ref.shared ?? false
     this.ttlMs = ref.ttlMs
     this.chain = terms.chain
     this.renew = terms.renew

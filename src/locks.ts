@@ -134,7 +134,7 @@ export class Locks implements AsyncDisposable {
   async #acquireNow(resources: readonly string[], terms: WaitTerms): Promise<Lease> {
     const outcome = await this.#calls.tryAcquire(resources, terms)
     if (outcome instanceof Lease) return outcome
-    const here = this.#calls.holdings.find(resources)
+    const here = this.#calls.holdings.find({ resources, shared: terms.shared })
     throw new HeldError(resources, here?.owner ?? outcome.holder, outcome.remainingMs, here?.heldMs())
   }
 

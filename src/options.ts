@@ -14,6 +14,8 @@ export interface LeaseOptions {
   renew?: boolean
   /** The lease ends after this time even if it could still be renewed. Default: never. */
   maxHold?: Duration
+  /** Hold it together with others who say the same: many readers, or one writer. Default false. */
+  shared?: boolean
 }
 
 export interface WaitOptions extends LeaseOptions {
@@ -45,6 +47,7 @@ export interface LeaseTerms {
   readonly ttlMs: number
   readonly renew: boolean
   readonly maxHoldMs: number
+  readonly shared: boolean
   /** A release before this time leaves the lease to run out when it is this old. Default 0. */
   readonly keepMs?: number
 }
@@ -70,7 +73,7 @@ const DEFAULT_TTL_MS = 30_000
 /** Enough to make local contention cost one round trip per section, few enough that other processes wait only milliseconds. */
 const DEFAULT_HAND_OVERS = { count: 8, timeMs: 100 }
 
-export const LEASE_OPTIONS = ['ttl', 'renew', 'maxHold']
+export const LEASE_OPTIONS = ['ttl', 'renew', 'maxHold', 'shared']
 const WAIT_OPTIONS = [...LEASE_OPTIONS, 'wait', 'signal']
 const LOCKS_OPTIONS = [...LEASE_OPTIONS, 'wait', 'label', 'handOver', 'observe', 'clock', 'random']
 
@@ -100,6 +103,7 @@ export function locksSettings(options: LocksOptions, engine: Engine): Settings {
     ttlMs: Math.min(Math.max(DEFAULT_TTL_MS, shortestTtlMs(engine.limits)), engine.limits.maxTtlMs),
     renew: true,
     maxHoldMs: Infinity,
+    shared: false,
     waitMs: DEFAULT_WAIT_MS,
     signal: undefined,
   }
@@ -125,9 +129,18 @@ export function waitTerms(
 }
 
 function readTerms(options: WaitOptions, defaults: WaitTerms, engine: Engine): WaitTerms {
-  const { ttl, renew, maxHold, wait, signal } = options
+  const { ttl, renew, maxHold, shared, wait, signal } = options
   if (renew !== undefined && typeof renew !== 'boolean') {
     throw new TypeError(`renew: expected true or false, got ${shown(renew)}`)
+  }
+  if (shared !== undefined && typeof shared !== 'boolean') {
+    throw new TypeError(`shared: expected true or false, got ${shown(shared)}`)
+  }
+  if (shared === true && !engine.guarantees.shared) {
+    throw new RangeError(
+      `shared: expected false, because the ${engine.name} engine has no shared leases; take an exclusive lease, or an engine ` +
+        'that has them (docs/guarantees.md)',
+    )
   }
   if (signal !== undefined && !(signal instanceof AbortSignal)) {
     throw new TypeError(`signal: expected an AbortSignal, got ${shown(signal)}`)
@@ -137,6 +150,7 @@ function readTerms(options: WaitOptions, defaults: WaitTerms, engine: Engine): W
     renew: renew ?? defaults.renew,
     maxHoldMs:
       maxHold === undefined ? defaults.maxHoldMs : durationMs(maxHold, 'maxHold', { minMs: 1, maxMs: Infinity }),
+    shared: shared ?? defaults.shared,
     waitMs: wait === undefined ? defaults.waitMs : durationMs(wait, 'wait', { maxMs: Infinity }),
     signal: signal ?? defaults.signal,
   }

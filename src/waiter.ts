@@ -59,6 +59,7 @@ export class Waiter implements AttemptPlan {
   /** 0 when nobody observes. */
   readonly call: number
   readonly lease: Promise<Lease>
+  readonly waits = true
   /** Of the attempt under way. */
   contended = false
   readonly #calls: Calls
@@ -99,7 +100,7 @@ export class Waiter implements AttemptPlan {
     this.#enter(TRYING)
     // What was true before our wait began says nothing about it.
     if (before !== undefined && before.#known.atMs >= this.#began.monotonicMs) this.#known = before.#known
-    const mustWait = this.#next.notBeforeMs > 0 || this.#calls.holdings.find(this.resources) !== undefined
+    const mustWait = this.#next.notBeforeMs > 0 || this.#calls.holdings.find(this) !== undefined
     // Most are granted at once, and need nothing of what follows a refusal.
     if (mustWait || this.#isSettled) void this.#run()
     else this.#attempt()
@@ -141,6 +142,10 @@ export class Waiter implements AttemptPlan {
 
   get ttlMs(): number {
     return this.terms.ttlMs
+  }
+
+  get shared(): boolean {
+    return this.terms.shared
   }
 
   get oneRound(): boolean {
@@ -218,7 +223,7 @@ export class Waiter implements AttemptPlan {
         let pauseMs = triedMs
         triedMs = undefined
         if (pauseMs === undefined) {
-          const here = holdings.find(this.resources)
+          const here = holdings.find(this)
           if (here !== undefined) {
             this.#refused(here.owner)
             this.#tellWaiting(here.remainingMs())
@@ -329,7 +334,7 @@ export class Waiter implements AttemptPlan {
     const { resources } = this
     const { waitMs } = this.terms
     const { holdings, queue, engine } = this.#calls
-    const here = holdings.find(resources)
+    const here = holdings.find(this)
     if (here !== undefined) {
       return this.cancel(new WaitTimeoutError(resources, waitMs, here.owner, here.heldMs()), 'timeout')
     }

@@ -13,12 +13,19 @@ import type {
   Watch,
 } from '../engine.ts'
 import { findings } from './shared/findings.ts'
+import { COME_AGAIN_MS, WANTED_MS } from './shared/wanted.ts'
 import { Watchers } from './shared/watchers.ts'
 
-interface Holding {
+interface Holder {
   readonly owner: string
   readonly token: bigint
   untilMs: number
+}
+
+/** Who has a resource: one owner, or several that share it. */
+interface Holding {
+  readonly shared: boolean
+  readonly holders: Map<string, Holder>
 }
 
 const GUARANTEES: Guarantees = {
@@ -27,6 +34,7 @@ const GUARANTEES: Guarantees = {
   token: 'one counter for each resource, as long as the engine exists',
   survives: { serverRestart: 'no', lossOfServers: 0, failover: 'not promised' },
   order: 'first come, first served in one process',
+  shared: true,
 }
 
 /** Leases within one process: for tests, for a single instance, and as the reference for other engines. */
@@ -43,55 +51,43 @@ class MemoryEngine implements Engine {
   readonly #clock: Clock
   readonly #holdings = new Map<string, Holding>()
   readonly #counters = new Map<string, bigint>()
+  /** Until when a writer keeps later readers out, by resource. */
+  readonly #wantedUntilMs = new Map<string, number>()
   readonly #watchers = new Watchers()
 
   constructor(clock: Clock) {
     this.#clock = clock
   }
 
-  async acquire({ resources, owner, ttlMs }: LeaseRequest): Promise<Grant | Refusal> {
-    const own = this.#ownHoldings({ resources, owner })
+  async acquire(request: LeaseRequest): Promise<Grant | Refusal> {
+    const own = this.#own(request)
     if (own !== undefined) return { kind: 'granted', token: own[0]!.token }
-    const now = this.#clock.monotonicMs()
-    let blocker: Holding | undefined
-    for (const resource of resources) {
-      const holding = this.#holding(resource)
-      if (holding !== undefined && holding.untilMs > (blocker?.untilMs ?? 0)) blocker = holding
-    }
-    if (blocker !== undefined) {
-      return {
-        kind: 'refused',
-        reason: 'held',
-        holder: blocker.owner,
-        remainingMs: blocker.untilMs - now,
-      }
-    }
-    return this.#grant(resources, owner, ttlMs)
+    return this.#refusal(request) ?? this.#grant(request)
   }
 
   async extend(leases: readonly LeaseRef[]): Promise<readonly Extension[]> {
     return leases.map((lease) => {
-      const holdings = this.#ownHoldings(lease)
-      if (holdings === undefined) return { kind: 'lost' }
-      for (const holding of holdings) holding.untilMs = this.#clock.monotonicMs() + lease.ttlMs
+      const own = this.#own(lease)
+      if (own === undefined) return { kind: 'lost' }
+      for (const holder of own) holder.untilMs = this.#clock.monotonicMs() + lease.ttlMs
       return { kind: 'held' }
     })
   }
 
   async release(lease: LeaseRef): Promise<Release> {
-    const ours = this.#ownHoldings(lease) !== undefined
+    const ours = this.#own(lease) !== undefined
     let awaited = 0
     for (const resource of lease.resources) {
-      if (this.#holding(resource)?.owner !== lease.owner) continue
-      this.#holdings.delete(resource)
-      awaited += this.#watchers.wake(resource)
+      if (!this.#holding(resource)?.holders.delete(lease.owner)) continue
+      if (this.#holding(resource) === undefined) awaited += this.#watchers.wake(resource)
     }
     return { ours, awaited }
   }
 
   async handOver(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal> {
-    if (this.#ownHoldings(lease) === undefined) return { kind: 'refused', reason: 'held' }
-    return this.#grant(next.resources, next.owner, next.ttlMs)
+    if (this.#own(lease) === undefined) return { kind: 'refused', reason: 'held' }
+    for (const resource of lease.resources) this.#holdings.delete(resource)
+    return this.#grant(next)
   }
 
   watch(resources: readonly string[], freed: () => void): Watch {
@@ -101,10 +97,11 @@ class MemoryEngine implements Engine {
   async *inspect(resource?: string): AsyncIterable<LeaseInfo> {
     const names = resource === undefined ? [...this.#holdings.keys()].sort() : [resource]
     for (const name of names) {
-      const holding = this.#holding(name)
-      if (holding === undefined) continue
-      const { owner, token, untilMs } = holding
-      yield { resource: name, owner, token, remainingMs: untilMs - this.#clock.monotonicMs() }
+      const { shared, holders } = this.#holding(name) ?? NOBODY
+      for (const { owner, token, untilMs } of holders.values()) {
+        const remainingMs = untilMs - this.#clock.monotonicMs()
+        yield { resource: name, owner, token, remainingMs, ...(shared ? { shared } : {}) }
+      }
     }
   }
 
@@ -123,35 +120,78 @@ class MemoryEngine implements Engine {
     this.#watchers.clear()
   }
 
-  #grant(resources: readonly string[], owner: string, ttlMs: number): Grant {
-    let token = 0n
+  #refusal({ resources, shared = false, waits = false }: LeaseRequest): Refusal | undefined {
+    const now = this.#clock.monotonicMs()
+    let refusal: Refusal | undefined
+    let leftMs = 0
     for (const resource of resources) {
-      const counter = this.#counters.get(resource) ?? 0n
-      if (counter > token) token = counter
+      const holding = this.#holding(resource)
+      const wantedMs = shared ? this.#wantedMs(resource) : 0
+      if (holding === undefined && wantedMs <= 0) continue
+      if (holding?.shared === true && !shared && waits) this.#wantedUntilMs.set(resource, now + WANTED_MS)
+      if (holding?.shared === true && shared && wantedMs <= 0) continue
+      const last = holding === undefined ? undefined : lastOf(holding)
+      const remainingMs = Math.max((last?.untilMs ?? now) - now, wantedMs)
+      if (remainingMs < leftMs) continue
+      leftMs = remainingMs
+      refusal = { kind: 'refused', reason: 'held', remainingMs, ...(last === undefined ? {} : { holder: last.owner }) }
     }
-    token += 1n
+    const comesAgain = waits && !shared && resources.some((resource) => this.#wantedUntilMs.has(resource))
+    if (refusal === undefined || !comesAgain) return refusal
+    return { ...refusal, remainingMs: Math.min(leftMs, COME_AGAIN_MS) }
+  }
+
+  /** How much longer a writer keeps readers out. */
+  #wantedMs(resource: string): number {
+    const leftMs = (this.#wantedUntilMs.get(resource) ?? 0) - this.#clock.monotonicMs()
+    if (leftMs <= 0) this.#wantedUntilMs.delete(resource)
+    return Math.max(leftMs, 0)
+  }
+
+  /** A reader that joins others gets their number: there was no writer in between. */
+  #grant({ resources, owner, ttlMs, shared = false }: LeaseRequest): Grant {
+    const counters = resources.map((resource) => this.#counters.get(resource) ?? 0n)
+    const highest = counters.reduce((one, other) => (one > other ? one : other))
+    const joins = resources.every(
+      (resource, index) => counters[index] === highest && this.#holding(resource) !== undefined,
+    )
+    const token = joins ? highest : highest + 1n
     const untilMs = this.#clock.monotonicMs() + ttlMs
     for (const resource of resources) {
       this.#counters.set(resource, token)
-      this.#holdings.set(resource, { owner, token, untilMs })
+      if (!shared) this.#wantedUntilMs.delete(resource)
+      const holding = this.#holding(resource) ?? { shared, holders: new Map<string, Holder>() }
+      holding.holders.set(owner, { owner, token, untilMs })
+      this.#holdings.set(resource, holding)
     }
     return { kind: 'granted', token }
   }
 
   #holding(resource: string): Holding | undefined {
     const holding = this.#holdings.get(resource)
-    if (holding === undefined || holding.untilMs > this.#clock.monotonicMs()) return holding
+    if (holding === undefined) return undefined
+    const now = this.#clock.monotonicMs()
+    for (const { owner, untilMs } of holding.holders.values()) if (untilMs <= now) holding.holders.delete(owner)
+    if (holding.holders.size > 0) return holding
     this.#holdings.delete(resource)
     return undefined
   }
 
-  #ownHoldings({ resources, owner }: Pick<LeaseRef, 'resources' | 'owner'>): Holding[] | undefined {
-    const own: Holding[] = []
+  /** What the owner has of each resource. Undefined if one of them is not its own. */
+  #own({ resources, owner }: Pick<LeaseRef, 'resources' | 'owner'>): Holder[] | undefined {
+    const own: Holder[] = []
     for (const resource of resources) {
-      const holding = this.#holding(resource)
-      if (holding?.owner !== owner) return undefined
-      own.push(holding)
+      const holder = this.#holding(resource)?.holders.get(owner)
+      if (holder === undefined) return undefined
+      own.push(holder)
     }
     return own
   }
+}
+
+const NOBODY: Holding = { shared: false, holders: new Map() }
+
+/** The holder whose lease lasts longest. */
+function lastOf({ holders }: Holding): Holder {
+  return [...holders.values()].reduce((last, holder) => (holder.untilMs > last.untilMs ? holder : last))
 }

@@ -51,6 +51,7 @@ const GUARANTEES: Guarantees = {
   token: "the index of the servers' log at which the lock's keys were created",
   survives: { serverRestart: 'yes', lossOfServers: 'a minority', failover: 'yes' },
   order: 'first come, first served in one process',
+  shared: false,
 }
 
 /** Consul takes 64 operations in a transaction, and a lock needs two operations for each resource. */

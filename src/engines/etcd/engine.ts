@@ -49,6 +49,7 @@ const GUARANTEES: Guarantees = {
   token: "the revision of the cluster at which the request's keys were created",
   survives: { serverRestart: 'yes', lossOfServers: 'a minority', failover: 'yes' },
   order: 'first come, first served by process',
+  shared: false,
 }
 
 /** Sets the timeout of requests that concern no lease. */

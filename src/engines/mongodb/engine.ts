@@ -41,6 +41,7 @@ const GUARANTEES: Guarantees = {
   token: 'one counter for each resource, in a document that is never deleted, raised in the same step as the grant',
   survives: { serverRestart: 'yes', lossOfServers: 'a minority', failover: 'yes' },
   order: 'first come, first served in one process',
+  shared: false,
 }
 
 /** Requests that belong to no lease have the timeout of a lease of 30 s. */
