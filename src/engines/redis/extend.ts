@@ -28,6 +28,8 @@ export async function extendOnQuorum(
 ): Promise<readonly Extension[]> {
   const tallies = leases.map((lease) => new Tally(lease, nodes.length, plan))
   const failures: NodeFailure[] = []
+  // Encoded once for all nodes. A Cluster takes one step for each hash slot.
+  const step = nodes.some(({ client }) => client.cluster) ? undefined : nodes[0]!.extendStep(leases)
   let left = nodes.length
   const settle = (index: number, yes: readonly boolean[] | undefined): void => {
     for (const [i, tally] of tallies.entries()) tally.count(index, yes?.[i])
@@ -38,7 +40,7 @@ export async function extendOnQuorum(
     timeoutMs: plan.timeoutMs,
     send: async (node, index) => {
       try {
-        const yes = await extendOnNode(node, leases)
+        const yes = await (step === undefined ? extendOnCluster(node, leases) : node.extend(leases, step))
         settle(index, yes)
       } catch (error) {
         settle(index, undefined)
@@ -53,9 +55,8 @@ export async function extendOnQuorum(
   return tallies.map(({ verdict, lease }) => verdict ?? { kind: 'unknown', cause: plan.failure(failures, lease) })
 }
 
-/** One command; on a Cluster one for each hash slot. */
-async function extendOnNode(node: RedisNode, leases: readonly LeaseRef[]): Promise<readonly boolean[]> {
-  if (!node.client.cluster || leases.length === 1) return node.extend(leases)
+/** One command for each hash slot. */
+async function extendOnCluster(node: RedisNode, leases: readonly LeaseRef[]): Promise<readonly boolean[]> {
   const bySlot = new Map<number, number[]>()
   for (const [index, { resources }] of leases.entries()) {
     const slot = slotOf(node.keys(resources).pairs[0]!)
@@ -96,7 +97,7 @@ class Tally {
   count(index: number, yes: boolean | undefined): void {
     if (yes === undefined) return
     if (!yes) this.#saidNo.push(index)
-    const repaired = this.#requests?.repaired.has(index) === true
+    const repaired = this.#requests?.hasRepaired === true && this.#requests.repaired.has(index)
     if (yes && repaired) this.#recovered.push(index)
     if (yes && !repaired) this.#proofs++
     else this.#denials++

@@ -111,19 +111,24 @@ export class RedisNode {
     return releaseStep(keys, owner, token, publish, this.#fenceTtlMs(0), passOn)
   }
 
+  /** For each lease: is it still its owner's here? On a Cluster the leases must share a hash slot. */
+  extendStep(leases: readonly LeaseRef[]): Step<readonly boolean[]> {
+    const pairs = leases.flatMap(({ resources }) => this.keys(resources).pairs)
+    const longestMs = Math.max(...leases.map(({ ttlMs }) => ttlMs))
+    // A counter outlives its last write by fenceTtl; a lease that gets that old has it written again.
+    const oldUs = Math.round(this.#options.clock.wallMs() - this.#options.fenceTtlMs / 2) * 1000
+    return extendStep(leases, pairs, this.#fenceTtlMs(longestMs), oldUs)
+  }
+
   // Steps that are sent by themselves, now and then.
 
   acquire(keys: KeySet, owner: string, ttlMs: number, proposal: number): Promise<NodeGrant | NodeRefusal> {
     return this.#ask(this.acquireStep(keys, owner, ttlMs, proposal))
   }
 
-  /** For each lease: is it still its owner's here? On a Cluster the leases must share a hash slot. */
-  extend(leases: readonly LeaseRef[]): Promise<readonly boolean[]> {
-    const pairs = leases.flatMap(({ resources }) => this.keys(resources).pairs)
-    const longestMs = Math.max(...leases.map(({ ttlMs }) => ttlMs))
-    // A counter outlives its last write by fenceTtl; a lease that gets that old has it written again.
-    const oldUs = Math.round(this.#options.clock.wallMs() - this.#options.fenceTtlMs / 2) * 1000
-    return this.#ask(extendStep(leases, pairs, this.#fenceTtlMs(longestMs), oldUs))
+  /** `step`: where it was made for several nodes. */
+  extend(leases: readonly LeaseRef[], step = this.extendStep(leases)): Promise<readonly boolean[]> {
+    return this.#ask(step)
   }
 
   release(keys: KeySet, owner: string, token: bigint, quiet = false): Promise<NodeRelease> {

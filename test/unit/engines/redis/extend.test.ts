@@ -25,6 +25,7 @@ function extending(replies: readonly Reply[], open = makeOpen()) {
   const nodes = replies.map(({ say, delayMs }, index) => ({
     label: `n${index}`,
     client: { cluster: false },
+    extendStep: () => ({}),
     extend: () =>
       new Promise<readonly boolean[]>((resolve, reject) => {
         if (say === 'never') return
