@@ -5,28 +5,53 @@ export interface Deadline {
   cancel(): void
 }
 
+/**
+ * Deadlines with the same delay, linked in the order in which they end. Not a Set: one that is added to and deleted from all
+ * the time grows a chain of tables, through which V8 keeps what was deleted until its next full collection.
+ */
+class Group {
+  timer: Timer | undefined
+  first: Entry | undefined
+  last: Entry | undefined
+
+  add(entry: Entry): void {
+    entry.before = this.last
+    if (this.last === undefined) this.first = entry
+    else this.last.after = entry
+    this.last = entry
+  }
+}
+
 class Entry implements Deadline {
   readonly dueMs: number
-  readonly expired: () => void
-  readonly #group: Set<Entry>
+  before: Entry | undefined
+  after: Entry | undefined
+  #expired: (() => void) | undefined
+  #group: Group | undefined
 
-  constructor(dueMs: number, expired: () => void, group: Set<Entry>) {
+  constructor(dueMs: number, expired: () => void, group: Group) {
     this.dueMs = dueMs
-    this.expired = expired
+    this.#expired = expired
     this.#group = group
     group.add(this)
   }
 
+  /** Lets go of everything, so that an entry that is over keeps nothing alive. */
   cancel(): void {
-    this.#group.delete(this)
+    const group = this.#group
+    if (group === undefined) return
+    if (this.before === undefined) group.first = this.after
+    else this.before.after = this.after
+    if (this.after === undefined) group.last = this.before
+    else this.after.before = this.before
+    this.before = this.after = this.#group = this.#expired = undefined
   }
-}
 
-/** Deadlines with the same delay. */
-interface Group {
-  /** In the order in which they end. */
-  readonly entries: Set<Entry>
-  timer: Timer | undefined
+  expire(): void {
+    const expired = this.#expired
+    this.cancel()
+    expired?.()
+  }
 }
 
 /** Delays that are all different (what is left of a request's time) gain nothing from groups: they get timers. */
@@ -49,10 +74,10 @@ export class Deadlines {
     let group = this.#groups.get(delayMs)
     if (group === undefined) {
       if (this.#groups.size >= MOST_GROUPS) return this.#clock.timer(expired, delayMs, true)
-      group = { entries: new Set(), timer: undefined }
+      group = new Group()
       this.#groups.set(delayMs, group)
     }
-    const entry = new Entry(this.#clock.monotonicMs() + delayMs, expired, group.entries)
+    const entry = new Entry(this.#clock.monotonicMs() + delayMs, expired, group)
     if (group.timer === undefined) this.#arm(delayMs, group, delayMs)
     return entry
   }
@@ -61,10 +86,9 @@ export class Deadlines {
   close(): void {
     const groups = [...this.#groups.values()]
     this.#groups.clear()
-    for (const { timer, entries } of groups) {
-      timer?.cancel()
-      for (const entry of entries) entry.expired()
-      entries.clear()
+    for (const group of groups) {
+      group.timer?.cancel()
+      while (group.first !== undefined) group.first.expire()
     }
   }
 
@@ -75,10 +99,9 @@ export class Deadlines {
 
   #fire(delayMs: number, group: Group): void {
     const now = this.#clock.monotonicMs()
-    for (const entry of group.entries) {
-      if (entry.dueMs > now) return this.#arm(delayMs, group, entry.dueMs - now)
-      group.entries.delete(entry)
-      entry.expired()
+    for (let { first } = group; first !== undefined; { first } = group) {
+      if (first.dueMs > now) return this.#arm(delayMs, group, first.dueMs - now)
+      first.expire()
     }
     group.timer = undefined
     this.#groups.delete(delayMs)

@@ -1,3 +1,4 @@
+import { ByName } from './by-name.ts'
 import type { LeaseRecord } from './lease.ts'
 
 /** What a request wants, as far as it matters for who is in its way. */
@@ -8,23 +9,26 @@ export interface Wanted {
 
 /** The leases that this process holds. */
 export class HeldLeases {
-  readonly #all = new Set<LeaseRecord>()
   /**
    * The leases on each resource, the latest one last: one that was taken away may be here still, next to the one that followed
    * it, and shared ones are here together. One that is alone, as most are, is here without a set around it.
    */
-  readonly #on = new Map<string, LeaseRecord | Set<LeaseRecord>>()
+  readonly #on = new ByName<LeaseRecord | Set<LeaseRecord>>()
+  #size = 0
 
   get size(): number {
-    return this.#all.size
+    return this.#size
   }
 
-  [Symbol.iterator](): Iterator<LeaseRecord> {
-    return this.#all.values()
+  *[Symbol.iterator](): Generator<LeaseRecord> {
+    for (const [resource, there] of this.#on) {
+      // A lease on several resources is met at each of them.
+      for (const record of all(there)) if (record.resources[0] === resource) yield record
+    }
   }
 
   add(record: LeaseRecord): void {
-    this.#all.add(record)
+    this.#size++
     for (const resource of record.resources) {
       const there = this.#on.get(resource)
       if (there === undefined) this.#on.set(resource, record)
@@ -34,12 +38,15 @@ export class HeldLeases {
   }
 
   delete(record: LeaseRecord): void {
-    this.#all.delete(record)
+    let wasHere = false
     for (const resource of record.resources) {
       const there = this.#on.get(resource)
       if (there === record) this.#on.delete(resource)
-      else if (there instanceof Set && there.delete(record) && there.size === 0) this.#on.delete(resource)
+      else if (!(there instanceof Set && there.delete(record))) continue
+      else if (there.size === 0) this.#on.delete(resource)
+      wasHere = true
     }
+    if (wasHere) this.#size--
   }
 
   /** A valid lease in the way: on one of the resources, unless both are shared. */
@@ -47,10 +54,12 @@ export class HeldLeases {
     for (const resource of resources) {
       const there = this.#on.get(resource)
       if (there === undefined) continue
-      for (const record of there instanceof Set ? there : [there]) {
-        if (!(shared && record.shared) && record.remainingMs() > 0) return record
-      }
+      for (const record of all(there)) if (!(shared && record.shared) && record.remainingMs() > 0) return record
     }
     return undefined
   }
+}
+
+function all(there: LeaseRecord | Set<LeaseRecord>): Iterable<LeaseRecord> {
+  return there instanceof Set ? there : [there]
 }

@@ -115,7 +115,8 @@ export class Holdings {
     if (this.#engine.handOver === undefined || chain.count >= count || shared) return undefined
     if (this.#settings.clock.monotonicMs() - chain.sinceMs > timeMs) return undefined
     const [head, ...others] = this.#parts.queue.heads(resources)
-    if (head === undefined || head.shared || others.length > 0 || !sameNames(head.resources, resources)) return undefined
+    if (head === undefined || head.shared || others.length > 0 || !sameNames(head.resources, resources))
+      return undefined
     return head.claim() ? head : undefined
   }
 

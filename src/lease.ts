@@ -99,7 +99,17 @@ export class Lease implements AsyncDisposable {
     const { over, ttlMs } = this.#record
     const remainingMs = Math.floor(this.remaining())
     const token = String(this.token)
-    return { resources, owner, token, engine, shared, held, ...(over === undefined ? {} : { over }), remainingMs, ttlMs }
+    return {
+      resources,
+      owner,
+      token,
+      engine,
+      shared,
+      held,
+      ...(over === undefined ? {} : { over }),
+      remainingMs,
+      ttlMs,
+    }
   }
 
   toString(): string {
@@ -125,6 +135,8 @@ const MIN_TTL_MS = 50
 
 /** Reads a ttl that the engine grants. Where an option of the engine would allow the given ttl, the error says so. */
 export function ttlOf(ttl: unknown, limits: EngineLimits): number {
+  if (Number.isInteger(ttl) && (ttl as number) >= shortestTtlMs(limits) && (ttl as number) <= limits.maxTtlMs)
+    return ttl as number
   return durationMs(ttl, 'ttl', { ...limits, minMs: shortestTtlMs(limits), maxMs: limits.maxTtlMs })
 }
 

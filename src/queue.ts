@@ -1,3 +1,5 @@
+import { ByName } from './by-name.ts'
+
 interface Queued<W> {
   readonly resources: readonly string[]
   first(before?: W): void
@@ -11,7 +13,7 @@ interface Queued<W> {
  */
 export class Queue<W extends Queued<W>> {
   /** A waiter that is alone, as most are, is here without a set around it. */
-  readonly #lines = new Map<string, W | Set<W>>()
+  readonly #lines = new ByName<W | Set<W>>()
 
   /** Calls `waiter.first()` when it is first in every line: maybe at once. */
   enter(waiter: W): void {
@@ -63,7 +65,7 @@ export class Queue<W extends Queued<W>> {
   /** All waiters. */
   waiters(): Set<W> {
     const all = new Set<W>()
-    for (const line of this.#lines.values()) {
+    for (const [, line] of this.#lines) {
       for (const waiter of line instanceof Set ? line : [line]) all.add(waiter)
     }
     return all

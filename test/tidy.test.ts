@@ -111,6 +111,7 @@ describe('imports', () => {
     const allowed = [
       'arguments',
       'back-off',
+      'by-name',
       'engine',
       'clock',
       'random',
@@ -194,9 +195,18 @@ describe('imports', () => {
   })
 
   test('the small tools and the contract import nothing of the core but each other', () => {
-    const tools = ['arguments', 'engine', 'clock', 'random', 'duration', 'errors', 'events', 'queue', 'deadlines'].map(
-      (name) => `src/${name}.ts`,
-    )
+    const tools = [
+      'arguments',
+      'by-name',
+      'engine',
+      'clock',
+      'random',
+      'duration',
+      'errors',
+      'events',
+      'queue',
+      'deadlines',
+    ].map((name) => `src/${name}.ts`)
     const wrong = all.filter(
       ({ path, target }) => tools.includes(path) && target.startsWith('src/') && !tools.includes(target),
     )

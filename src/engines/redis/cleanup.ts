@@ -1,3 +1,4 @@
+import { ByName } from '../../by-name.ts'
 import type { Deadlines } from '../../deadlines.ts'
 import type { LeaseRef } from '../../engine.ts'
 import { ask } from './ask.ts'
@@ -111,7 +112,7 @@ export class OwnerRequests {
 
 /** The requests under way, by owner. */
 export class OpenRequests {
-  readonly #open = new Map<string, OwnerRequests>()
+  readonly #open = new ByName<OwnerRequests>()
   readonly #deadlines: Deadlines
 
   constructor(deadlines: Deadlines) {

@@ -20,7 +20,7 @@ export interface Step<T> {
   /** Whether the step that gave this answer wrote something that replicas can acknowledge. Undefined: it need not be asked. */
   wrote?(answer: T): boolean
   /** What to ask instead where this user may not use one of the keys. */
-  otherwise?(): Step<T>
+  readonly otherwise?: (() => Step<T>) | undefined
 }
 
 export type NodeGrant = Extract<NodeAnswer, { kind: 'granted' }>
@@ -134,10 +134,9 @@ export function releaseStep(
   passOn: boolean,
 ): Step<NodeRelease> {
   const args = piece(owner, String(token), String(fenceTtlMs), publish, ...keys.channels)
-  const step = { script: RELEASE, args, read: readRelease }
-  if (!passOn) return { ...step, keys: keys.piece, head: headOf('r', keys.piece, args) }
-  const otherwise = (): Step<NodeRelease> => releaseStep(keys, owner, token, publish, fenceTtlMs, false)
-  return { ...step, keys: keys.withLines, head: headOf('r', keys.withLines, args), otherwise }
+  const on = passOn ? keys.withLines : keys.piece
+  const otherwise = passOn ? () => releaseStep(keys, owner, token, publish, fenceTtlMs, false) : undefined
+  return { script: RELEASE, keys: on, args, head: headOf('r', on, args), read: readRelease, otherwise }
 }
 
 function readRelease(reply: unknown): NodeRelease {
