@@ -29,6 +29,8 @@ const BELONGS: Readonly<Record<string, string>> = {
   maxHold: OF_LOCKS_AND_CALLS,
   wait: 'an option of createLocks, acquire and using; tryAcquire and once never wait, and elect waits forever',
   signal: 'an option of acquire, using and elect',
+  shared:
+    'an option of acquire, tryAcquire and using; there is one leader and one run of a job, so elect and once do not share',
   label: OF_LOCKS,
   handOver: OF_LOCKS,
   observe: OF_LOCKS,

@@ -31,13 +31,13 @@ export interface Engine {
   /**
    * Makes a lease that is held end after its `ttlMs` from now, with nobody renewing it, also if this process is gone by then.
    * Needed only where an extension is not enough: because the engine notices the end of its processes, or because a slow
-   * server may still grant after it.
+   * server may still grant after it. Never called for a shared lease.
    */
   leave?(lease: LeaseRef): Promise<Extension>
   /**
    * In one atomic step per server: if the lease is still the owner's, it becomes the next request's, with a new token.
    * Refused as `held`: it was no longer the owner's. Refused as `split`: it was, but the servers did not agree on the next
-   * owner, so nobody has it.
+   * owner, so nobody has it. Never called for a shared lease, nor for a shared request.
    */
   handOver?(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal>
   /**

@@ -1,7 +1,7 @@
 import type { Acquisition, Attempts } from './attempts.ts'
 import type { Engine, EngineLimits, Release } from './engine.ts'
 import type { Fairness } from './fairness.ts'
-import { HeldLeases, type Wanted } from './held.ts'
+import { HeldLeases } from './held.ts'
 import { Keeper } from './keeper.ts'
 import { Lease, LeaseRecord, shortestTtlMs } from './lease.ts'
 import type { Lifetime } from './lifetime.ts'
@@ -39,9 +39,12 @@ export class Holdings {
     return this.#engine.limits
   }
 
-  /** A lease of this process that is in the way of such a request: then no server need be asked. */
-  find(request: Wanted): LeaseRecord | undefined {
-    return this.#held.find(request)
+  /**
+   * An exclusive lease of this process on one of the resources: then no server need be asked. A shared one is not looked for. It is not
+   * in a reader's way, and a writer that waits for it must say so to the servers, so that they keep later readers out.
+   */
+  find(resources: readonly string[]): LeaseRecord | undefined {
+    return this.#held.find(resources)
   }
 
   admit(acquisition: Acquisition, terms: LeaseTerms, waitedMs: number): Lease {

@@ -84,9 +84,9 @@ export class Keeper {
     // Engines take whole milliseconds; every other ttl has been rounded up already.
     const ttlMs = Math.ceil(Math.max(record.keepLeftMs(), leastMs))
     if (this.#engine.leave === undefined) return (await this.#extendAll([record], ttlMs, 'unnoticed'))[0] ?? NO_ANSWER
-    const { resources, owner, token, shared } = record
+    const { resources, owner, token } = record
     record.mayEndAt(instant(this.#clock), ttlMs)
-    const answer = await this.#engine.leave({ resources, owner, token, ttlMs, shared }).catch(doubtful)
+    const answer = await this.#engine.leave({ resources, owner, token, ttlMs }).catch(doubtful)
     if (answer.kind === 'lost') this.end(record, 'unnoticed')
     return answer
   }

@@ -6,15 +6,16 @@ import { HeldError } from './errors.ts'
 import { Lease } from './lease.ts'
 import { once, type OnceOptions, type OnceOutcome } from './once.ts'
 import {
-  LEASE_OPTIONS,
   locksSettings,
   NO_OPTIONS,
   resourceName,
   resourceNames,
+  TRY_OPTIONS,
   waitTerms,
   type LeaseOptions,
   type LocksOptions,
   type Settings,
+  type TryOptions,
   type WaitOptions,
   type WaitTerms,
 } from './options.ts'
@@ -58,8 +59,8 @@ export class Locks implements AsyncDisposable {
   }
 
   /** Resolves with the lease, or with null when someone else has it. Never waits for a holder. */
-  async tryAcquire(resource: string | readonly string[], options: LeaseOptions = NO_OPTIONS): Promise<Lease | null> {
-    const terms = waitTerms(options, this.#settings.defaults, this.engine, LEASE_OPTIONS)
+  async tryAcquire(resource: string | readonly string[], options: TryOptions = NO_OPTIONS): Promise<Lease | null> {
+    const terms = waitTerms(options, this.#settings.defaults, this.engine, TRY_OPTIONS)
     const outcome = await this.#calls.tryAcquire(resourceNames(resource), terms)
     return outcome instanceof Lease ? outcome : null
   }
@@ -134,7 +135,7 @@ export class Locks implements AsyncDisposable {
   async #acquireNow(resources: readonly string[], terms: WaitTerms): Promise<Lease> {
     const outcome = await this.#calls.tryAcquire(resources, terms)
     if (outcome instanceof Lease) return outcome
-    const here = this.#calls.holdings.find({ resources, shared: terms.shared })
+    const here = this.#calls.holdings.find(resources)
     throw new HeldError(resources, here?.owner ?? outcome.holder, outcome.remainingMs, here?.heldMs())
   }
 

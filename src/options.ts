@@ -14,11 +14,14 @@ export interface LeaseOptions {
   renew?: boolean
   /** The lease ends after this time even if it could still be renewed. Default: never. */
   maxHold?: Duration
+}
+
+export interface TryOptions extends LeaseOptions {
   /** Hold it together with others who say the same: many readers, or one writer. Default false. */
   shared?: boolean
 }
 
-export interface WaitOptions extends LeaseOptions {
+export interface WaitOptions extends TryOptions {
   /** How long to wait for a resource that someone else holds: 0 is not at all, Infinity is forever. Default 10 s. */
   wait?: Duration
   /** Ends the wait: the call rejects with the signal's reason. */
@@ -73,8 +76,9 @@ const DEFAULT_TTL_MS = 30_000
 /** Enough to make local contention cost one round trip per section, few enough that other processes wait only milliseconds. */
 const DEFAULT_HAND_OVERS = { count: 8, timeMs: 100 }
 
-export const LEASE_OPTIONS = ['ttl', 'renew', 'maxHold', 'shared']
-const WAIT_OPTIONS = [...LEASE_OPTIONS, 'wait', 'signal']
+export const LEASE_OPTIONS = ['ttl', 'renew', 'maxHold']
+export const TRY_OPTIONS = [...LEASE_OPTIONS, 'shared']
+const WAIT_OPTIONS = [...TRY_OPTIONS, 'wait', 'signal']
 const LOCKS_OPTIONS = [...LEASE_OPTIONS, 'wait', 'label', 'handOver', 'observe', 'clock', 'random']
 
 /** The options of a call without options, for which the defaults need not be read again. */

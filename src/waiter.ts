@@ -100,7 +100,7 @@ export class Waiter implements AttemptPlan {
     this.#enter(TRYING)
     // What was true before our wait began says nothing about it.
     if (before !== undefined && before.#known.atMs >= this.#began.monotonicMs) this.#known = before.#known
-    const mustWait = this.#next.notBeforeMs > 0 || this.#calls.holdings.find(this) !== undefined
+    const mustWait = this.#next.notBeforeMs > 0 || this.#calls.holdings.find(this.resources) !== undefined
     // Most are granted at once, and need nothing of what follows a refusal.
     if (mustWait || this.#isSettled) void this.#run()
     else this.#attempt()
@@ -223,7 +223,7 @@ export class Waiter implements AttemptPlan {
         let pauseMs = triedMs
         triedMs = undefined
         if (pauseMs === undefined) {
-          const here = holdings.find(this)
+          const here = holdings.find(this.resources)
           if (here !== undefined) {
             this.#refused(here.owner)
             this.#tellWaiting(here.remainingMs())
@@ -334,7 +334,7 @@ export class Waiter implements AttemptPlan {
     const { resources } = this
     const { waitMs } = this.terms
     const { holdings, queue, engine } = this.#calls
-    const here = holdings.find(this)
+    const here = holdings.find(resources)
     if (here !== undefined) {
       return this.cancel(new WaitTimeoutError(resources, waitMs, here.owner, here.heldMs()), 'timeout')
     }

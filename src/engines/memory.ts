@@ -1,3 +1,4 @@
+import { given } from '../arguments.ts'
 import { systemClock, type Clock } from '../clock.ts'
 import type {
   Engine,
@@ -122,30 +123,29 @@ class MemoryEngine implements Engine {
 
   #refusal({ resources, shared = false, waits = false }: LeaseRequest): Refusal | undefined {
     const now = this.#clock.monotonicMs()
-    let refusal: Refusal | undefined
+    let holder: string | undefined
     let leftMs = 0
+    let mostMs = Infinity
     for (const resource of resources) {
       const holding = this.#holding(resource)
-      const wantedMs = shared ? this.#wantedMs(resource) : 0
-      if (holding === undefined && wantedMs <= 0) continue
-      if (holding?.shared === true && !shared && waits) this.#wantedUntilMs.set(resource, now + WANTED_MS)
-      if (holding?.shared === true && shared && wantedMs <= 0) continue
-      const last = holding === undefined ? undefined : lastOf(holding)
-      const remainingMs = Math.max((last?.untilMs ?? now) - now, wantedMs)
-      if (remainingMs < leftMs) continue
-      leftMs = remainingMs
-      refusal = { kind: 'refused', reason: 'held', remainingMs, ...(last === undefined ? {} : { holder: last.owner }) }
+      const isBesideReaders = shared && holding?.shared === true
+      if (holding !== undefined && !isBesideReaders) {
+        const last = lastOf(holding)
+        if (last.untilMs - now > leftMs) [holder, leftMs] = [last.owner, last.untilMs - now]
+      } else if (shared) leftMs = Math.max(leftMs, this.#wantedMs(resource))
+      if (holding?.shared !== true || shared || !waits) continue
+      this.#wantedUntilMs.set(resource, now + WANTED_MS)
+      mostMs = COME_AGAIN_MS
     }
-    const comesAgain = waits && !shared && resources.some((resource) => this.#wantedUntilMs.has(resource))
-    if (refusal === undefined || !comesAgain) return refusal
-    return { ...refusal, remainingMs: Math.min(leftMs, COME_AGAIN_MS) }
+    if (leftMs <= 0) return undefined
+    return { kind: 'refused', reason: 'held', remainingMs: Math.min(leftMs, mostMs), ...given({ holder }) }
   }
 
-  /** How much longer a writer keeps readers out. */
+  /** How much longer a writer that waits keeps readers out. */
   #wantedMs(resource: string): number {
-    const leftMs = (this.#wantedUntilMs.get(resource) ?? 0) - this.#clock.monotonicMs()
+    const leftMs = (this.#wantedUntilMs.get(resource) ?? -Infinity) - this.#clock.monotonicMs()
     if (leftMs <= 0) this.#wantedUntilMs.delete(resource)
-    return Math.max(leftMs, 0)
+    return leftMs
   }
 
   /** A reader that joins others gets their number: there was no writer in between. */
