@@ -14,6 +14,8 @@ export interface ConformanceSetup {
   engine(): Engine | Promise<Engine>
   /** The optional methods that the engine has. A case checks that the list is right; default none. */
   methods?: readonly OptionalMethod[]
+  /** Whether the engine has shared leases. A case checks that its guarantees say the same; default false. */
+  shared?: boolean
   /** Ends the engine's connections as a broken network does; needed for `onDoubt`. */
   disconnect?: (engine: Engine) => void | Promise<void>
   /** The shortest ttl whose end a case waits for; default 200 ms. */
@@ -114,6 +116,11 @@ export class Fixture {
   /** The optional methods that the setup names. */
   get methods(): readonly OptionalMethod[] {
     return this.#setup.methods ?? []
+  }
+
+  /** Whether the setup says that there are shared leases. */
+  get shared(): boolean {
+    return this.#setup.shared ?? false
   }
 
   async disconnect(engine: Engine): Promise<void> {

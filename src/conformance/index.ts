@@ -1,6 +1,8 @@
 import { Fixture, type ConformanceSetup } from './fixture.ts'
 import { OPTIONAL } from './optional-methods.ts'
 import { REQUIRED } from './required-methods.ts'
+import { EXCLUSIVE_ONLY, SHARED, SHARED_IN_QUEUE } from './shared.ts'
+import { SHARED_WITH_LOCKS } from './shared-with-locks.ts'
 import { WITH_LOCKS } from './with-locks.ts'
 
 export type { ConformanceSetup, OptionalMethod } from './fixture.ts'
@@ -13,14 +15,17 @@ export interface ConformanceCase {
 
 /**
  * What an engine must do, as cases for any test runner: `for (const { name, run } of conformance(setup)) test(name, run)`.
- * There are cases for every engine, and cases for each optional method that the setup names.
+ * There are cases for every engine, for each optional method that the setup names, and for shared leases if it says that there are any.
  */
 export function conformance(setup: ConformanceSetup): ConformanceCase[] {
   const methods = setup.methods ?? []
   if (methods.includes('onDoubt') && setup.disconnect === undefined) {
     throw new TypeError('disconnect: expected a function, because only a lost connection shows that onDoubt works')
   }
-  const cases = [REQUIRED, ...methods.map((method) => OPTIONAL[method]), WITH_LOCKS]
+  const sharing = methods.includes('enqueue') ? [SHARED, SHARED_IN_QUEUE] : [SHARED]
+  const optional = [...methods.map((method) => OPTIONAL[method]), ...(setup.shared === true ? sharing : [])]
+  const withLocks = [WITH_LOCKS, setup.shared === true ? SHARED_WITH_LOCKS : EXCLUSIVE_ONLY]
+  const cases = [REQUIRED, ...optional, ...withLocks]
   return cases
     .flatMap((some) => Object.entries(some))
     .map(([name, run]) => ({

@@ -290,7 +290,7 @@ async function handedOver(
   return outcome
 }
 
-interface Place {
+export interface Place {
   /** Resolves with the grant once it has come. */
   granted(): Promise<QueuedGrant>
   isSettled(): boolean
@@ -298,7 +298,7 @@ interface Place {
 }
 
 /** Takes a place in the queue. What is granted is released after the case, and a wait that goes on is aborted. */
-function enqueue(fixture: Fixture, engine: Engine, request: LeaseRequest, signal?: AbortSignal): Place {
+export function enqueue(fixture: Fixture, engine: Engine, request: LeaseRequest, signal?: AbortSignal): Place {
   const controller = new AbortController()
   let isSettled = false
   const waiting = engine.enqueue!(request, signal ?? controller.signal).finally(() => (isSettled = true))

@@ -31,6 +31,10 @@ export const REQUIRED: Cases = {
       assert.ok(driftMs >= 0 && driftMs < ttlMs, `expected a part of ${ttlMs} ms for drift, got ${driftMs}`)
     }
   },
+  async 'its guarantees say whether it has shared leases, as the setup does'(fixture) {
+    const { guarantees } = await fixture.engine()
+    assert.equal(guarantees.shared, fixture.shared)
+  },
   async 'a free resource is granted, with a token'(fixture) {
     const engine = await fixture.engine()
     const { token } = await fixture.granted(engine, fixture.request())
