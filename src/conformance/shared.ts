@@ -328,14 +328,15 @@ interface WaitingWriter {
 
 /** A writer that waits: in the queue where there is one, and otherwise by coming again. Readers are kept out when this resolves. */
 async function waitingWriter(fixture: Fixture, engine: Engine, resources: readonly string[]): Promise<WaitingWriter> {
-  const request = fixture.request({ resources, waits: true })
-  await fixture.refused(engine, request)
+  const first = fixture.request({ resources, waits: true })
+  await fixture.refused(engine, first)
   if (!fixture.methods.includes('enqueue')) {
     return {
-      granted: async () => ({ ...request, ...(await fixture.eventuallyGranted(engine, request)) }),
+      granted: async () => ({ ...first, ...(await fixture.eventuallyGranted(engine, first)) }),
       giveUp: async () => undefined,
     }
   }
+  const request = fixture.request({ resources })
   const place = enqueue(fixture, engine, request)
   await fixture.eventually('the writer in the queue to keep readers out', async () => {
     const probe = fixture.request({ resources, shared: true })

@@ -22,7 +22,7 @@ export function newStore(): Store {
   return { engine: memory(), queue: [] }
 }
 
-/** The memory engine with every optional method there is. */
+/** The memory engine with every optional method there is, and without shared leases. */
 export class CompleteEngine implements Engine {
   readonly name = 'complete'
   readonly identity: string = 'complete'
@@ -34,7 +34,7 @@ export class CompleteEngine implements Engine {
 
   constructor(store: Store) {
     this.store = store
-    this.guarantees = store.engine.guarantees
+    this.guarantees = { ...store.engine.guarantees, shared: false }
     this.limits = store.engine.limits
   }
 
@@ -130,6 +130,19 @@ export class CompleteEngine implements Engine {
   }
 }
 
+/** The same with shared leases: a writer in the queue keeps later readers out. */
+export class SharingEngine extends CompleteEngine {
+  override readonly guarantees = this.store.engine.guarantees
+
+  override async acquire(request: LeaseRequest): ReturnType<Engine['acquire']> {
+    const isBehind = this.store.queue.some((place) => request.shared === true && isRival(place.request, request))
+    if (isBehind) return { kind: 'refused', reason: 'held' }
+    // The queue is how a writer waits.
+    return super.acquire({ ...request, waits: false })
+  }
+}
+
 function isRival(one: LeaseRequest, other: LeaseRequest): boolean {
+  if (one.shared === true && other.shared === true) return false
   return one.resources.some((resource) => other.resources.includes(resource))
 }

@@ -50,6 +50,13 @@ const BROKEN: readonly (readonly [wrong: string, found: string, EngineClass])[] 
     },
   ],
   [
+    'has shared leases, and its setup does not say so',
+    'its guarantees say whether it has shared leases, as the setup does',
+    class extends CompleteEngine {
+      override readonly guarantees = this.store.engine.guarantees
+    },
+  ],
+  [
     'gives a number as a token',
     'a free resource is granted, with a token',
     class extends CompleteEngine {

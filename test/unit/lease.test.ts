@@ -320,6 +320,7 @@ test('a lease is JSON, with its token as text, while it is held and after', asyn
     owner: lease.owner,
     token: String(lease.token),
     engine: lease.engine,
+    shared: false,
     held: true,
     remainingMs: 9000,
     ttlMs: 10_000,

@@ -7,8 +7,15 @@ const engine = memory()
 const defaults: WaitTerms = locksSettings({}, engine).defaults
 
 describe('the defaults', () => {
-  test('are 30 s, renewed, without end, waiting 10 s', () => {
-    expect(defaults).toEqual({ ttlMs: 30_000, renew: true, maxHoldMs: Infinity, waitMs: 10_000, signal: undefined })
+  test('are 30 s, renewed, without end, exclusive, waiting 10 s', () => {
+    expect(defaults).toEqual({
+      ttlMs: 30_000,
+      renew: true,
+      maxHoldMs: Infinity,
+      shared: false,
+      waitMs: 10_000,
+      signal: undefined,
+    })
   })
 
   test('never exceed what the engine grants', () => {
@@ -29,7 +36,13 @@ describe('valid options', () => {
   test('are taken as they are, whatever their combination', () => {
     const ms = fc.integer({ min: 50, max: 1e9 })
     const options = fc.record(
-      { ttl: ms, renew: fc.boolean(), maxHold: ms, wait: fc.oneof(fc.nat(), fc.constant(Infinity)) },
+      {
+        ttl: ms,
+        renew: fc.boolean(),
+        maxHold: ms,
+        shared: fc.boolean(),
+        wait: fc.oneof(fc.nat(), fc.constant(Infinity)),
+      },
       { requiredKeys: [] },
     )
     fc.assert(
@@ -39,6 +52,7 @@ describe('valid options', () => {
           ttlMs: options.ttl ?? 30_000,
           renew: options.renew ?? true,
           maxHoldMs: options.maxHold ?? Infinity,
+          shared: options.shared ?? false,
           waitMs: options.wait ?? 10_000,
           signal: undefined,
         })
