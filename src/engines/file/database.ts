@@ -19,7 +19,7 @@ import { fileError, isBusy, isDamage, unusableFile } from './errors.ts'
 /** 'ring' in ASCII: tells our files from other programs' databases. */
 const APPLICATION_ID = 0x72696e67
 /** The version of the tables below. A newer one is refused: its rows might mean something else. */
-const SCHEMA_VERSION = 1
+const SCHEMA_VERSION = 2
 
 const SCHEMA = `
   CREATE TABLE counter (
@@ -28,11 +28,12 @@ const SCHEMA = `
   ) STRICT;
   INSERT INTO counter VALUES (0, 0, '');
   CREATE TABLE lease (
-    resource TEXT PRIMARY KEY, owner TEXT NOT NULL, token INTEGER NOT NULL, boot TEXT NOT NULL,
-    since_ms REAL NOT NULL, renewed_ms REAL NOT NULL, until_ms REAL NOT NULL, process TEXT
+    -- One row for a writer, or one for each reader.
+    resource TEXT NOT NULL, owner TEXT NOT NULL, shared INTEGER NOT NULL, token INTEGER NOT NULL, boot TEXT NOT NULL,
+    since_ms REAL NOT NULL, renewed_ms REAL NOT NULL, until_ms REAL NOT NULL, process TEXT, PRIMARY KEY (resource, owner)
   ) STRICT, WITHOUT ROWID;
   CREATE TABLE ticket (
-    number INTEGER PRIMARY KEY, owner TEXT NOT NULL UNIQUE, boot TEXT NOT NULL,
+    number INTEGER PRIMARY KEY, owner TEXT NOT NULL UNIQUE, shared INTEGER NOT NULL, boot TEXT NOT NULL,
     entered_ms REAL NOT NULL, called_ms REAL, process TEXT
   ) STRICT;
   CREATE TABLE queue (

@@ -62,7 +62,7 @@ const GUARANTEES: Guarantees = {
   token: 'a counter in the file, which also follows the wall clock where that is ahead',
   survives: { serverRestart: 'yes', lossOfServers: 0, failover: 'not promised' },
   order: 'first come, first served by process',
-  shared: false,
+  shared: true,
 }
 
 const LIMITS: EngineLimits = {

@@ -5,6 +5,8 @@ import type { Machine } from './machine.ts'
 export interface StoredLease {
   readonly resource: string
   readonly owner: string
+  /** 0 or 1. */
+  readonly shared: number
   readonly token: number
   readonly boot: string
   readonly since_ms: number
@@ -16,6 +18,8 @@ export interface StoredLease {
 /** A row of the table `ticket`: a place in the queues of its resources. */
 export interface StoredTicket {
   readonly number: number
+  /** 0 or 1. */
+  readonly shared: number
   readonly boot: string
   readonly entered_ms: number
   readonly called_ms: number | null

@@ -29,6 +29,10 @@ export type AttemptOutcome =
  */
 const TURN_MS = 5000
 
+/** The earlier tickets for a resource that cannot share it with us: for a reader those of writers, for a writer all. */
+const TICKETS_IN_THE_WAY = `
+  SELECT ticket.* FROM queue JOIN ticket USING (number) WHERE resource = ? AND number < ? AND NOT (shared AND ?)`
+
 /** The steps on the tables of the file. Every method but `stands` is called within a transaction. */
 export class FileSteps {
   readonly #database: Database
@@ -46,25 +50,25 @@ export class FileSteps {
     this.#holder = options.endsWithProcess ? machine.self : null
   }
 
-  /** Takes all of the resources, unless one is held or queued for. */
+  /** Takes all of the resources, unless one is held or queued for by someone who cannot share it with us. */
   acquire(request: LeaseRequest): AttemptOutcome {
     const own = this.#again(request)
     if (own !== undefined) return own
-    const { resources, owner } = request
-    const lease = this.#blockingLease(resources, owner)
+    const { resources, owner, shared = false } = request
+    const lease = this.#blockingLease(resources, owner, shared)
     if (lease !== undefined) return this.#blockedBy(lease)
-    return this.#blockedInQueue(resources, Number.MAX_SAFE_INTEGER) ?? this.#grant(request)
+    return this.#blockedInQueue(resources, Number.MAX_SAFE_INTEGER, shared) ?? this.#grant(request)
   }
 
   /** The same for a waiter: takes a ticket first, unless it has one, and is blocked by earlier tickets only. */
   takeTurn(request: LeaseRequest): AttemptOutcome {
     const own = this.#again(request)
     if (own !== undefined) return own
-    const { resources, owner } = request
-    const number = this.#ticketOf(owner) ?? this.#enter(resources, owner)
-    const queued = this.#blockedInQueue(resources, number)
+    const { resources, owner, shared = false } = request
+    const number = this.#ticketOf(owner) ?? this.#enter(resources, owner, shared)
+    const queued = this.#blockedInQueue(resources, number, shared)
     if (queued !== undefined) return queued
-    const lease = this.#blockingLease(resources, owner)
+    const lease = this.#blockingLease(resources, owner, shared)
     if (lease !== undefined) return this.#blockedBy(lease)
     this.#drop(number)
     return this.#grant(request)
@@ -88,13 +92,9 @@ export class FileSteps {
     if (!this.#isHeldBy(resources, owner)) return false
     const now = this.#liveness.nowMs()
     for (const resource of resources) {
-      this.#sql('UPDATE lease SET renewed_ms = ?, until_ms = ?, boot = ?, process = ? WHERE resource = ?').run(
-        now,
-        now + ttlMs,
-        this.#machine.boot,
-        process,
-        resource,
-      )
+      this.#sql(
+        'UPDATE lease SET renewed_ms = ?, until_ms = ?, boot = ?, process = ? WHERE resource = ? AND owner = ?',
+      ).run(now, now + ttlMs, this.#machine.boot, process, resource, owner)
     }
     return true
   }
@@ -106,17 +106,15 @@ export class FileSteps {
 
   release({ resources, owner }: Pick<LeaseRef, 'resources' | 'owner'>): boolean {
     const ours = this.#isHeldBy(resources, owner)
-    for (const resource of resources) {
-      this.#sql('DELETE FROM lease WHERE resource = ? AND owner = ?').run(resource, owner)
-    }
+    for (const resource of resources) this.#remove(resource, owner)
     return ours
   }
 
   held(resource?: string): LeaseInfo[] {
     const rows =
       resource === undefined
-        ? (this.#sql('SELECT * FROM lease ORDER BY resource').all() as unknown as StoredLease[])
-        : [this.#leaseOn(resource)].filter((row) => row !== undefined)
+        ? (this.#sql('SELECT * FROM lease ORDER BY resource, token').all() as unknown as readonly StoredLease[])
+        : this.#leasesOn(resource)
     const now = this.#liveness.nowMs()
     return rows
       .filter((row) => !this.#liveness.isOver(row))
@@ -125,6 +123,7 @@ export class FileSteps {
         owner: row.owner,
         token: BigInt(row.token),
         remainingMs: row.until_ms - now,
+        ...(row.shared ? { shared: true } : {}),
         heldMs: now - row.since_ms,
         waiters: Number(this.#sql('SELECT count(*) AS n FROM queue WHERE resource = ?').get(row.resource)?.['n']),
       }))
@@ -139,21 +138,22 @@ export class FileSteps {
   /** The next one who wants a resource removes an ended lease on it. One that nobody wants would stay forever. */
   #sweep(): void {
     for (const row of this.#sql('SELECT * FROM lease').all() as unknown as readonly StoredLease[]) {
-      if (this.#liveness.isOver(row)) this.#sql('DELETE FROM lease WHERE resource = ?').run(row.resource)
+      if (this.#liveness.isOver(row)) this.#remove(row.resource, row.owner)
     }
     for (const row of this.#sql('SELECT * FROM ticket').all() as unknown as readonly StoredTicket[]) {
       if (this.#liveness.hasLeft(row)) this.#drop(row.number)
     }
   }
 
-  #grant({ resources, owner, ttlMs, keepMs = 0 }: LeaseRequest): AttemptOutcome {
+  #grant({ resources, owner, ttlMs, keepMs = 0, shared = false }: LeaseRequest): AttemptOutcome {
     const token = this.#counter.next()
     const now = this.#liveness.nowMs()
     const { boot } = this.#machine
     for (const resource of resources) {
-      this.#sql('INSERT INTO lease VALUES (?, ?, ?, ?, ?, ?, ?, ?)').run(
+      this.#sql('INSERT INTO lease VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)').run(
         resource,
         owner,
+        Number(shared),
         token,
         boot,
         now,
@@ -167,35 +167,32 @@ export class FileSteps {
 
   /** A request that is sent twice is granted once. Its ttl counts from the second. */
   #again(request: LeaseRequest): AttemptOutcome | undefined {
-    const row = this.#leaseOn(request.resources[0]!)
-    if (row?.owner !== request.owner || !this.extend(request)) return undefined
+    const row = this.#leaseOf(request.resources[0]!, request.owner)
+    if (row === undefined || !this.extend(request)) return undefined
     return { kind: 'granted', token: row.token }
   }
 
   #isHeldBy(resources: readonly string[], owner: string): boolean {
     return resources.every((resource) => {
-      const row = this.#leaseOn(resource)
-      return row?.owner === owner && !this.#liveness.isOver(row)
+      const row = this.#leaseOf(resource, owner)
+      return row !== undefined && !this.#liveness.isOver(row)
     })
   }
 
-  /** The lease that lasts longest; ended ones are removed. */
-  #blockingLease(resources: readonly string[], owner: string): StoredLease | undefined {
+  /** The lease in the way that lasts longest; ended ones are removed. */
+  #blockingLease(resources: readonly string[], owner: string, shared: boolean): StoredLease | undefined {
     let blocking: StoredLease | undefined
-    for (const resource of resources) {
-      const row = this.#leaseOn(resource)
-      if (row === undefined) continue
+    for (const row of resources.flatMap((resource) => this.#leasesOn(resource))) {
       // An incomplete lease of our own must not stay either.
-      if (row.owner === owner || this.#liveness.isOver(row))
-        this.#sql('DELETE FROM lease WHERE resource = ?').run(resource)
-      else if (row.until_ms > (blocking?.until_ms ?? -Infinity)) blocking = row
+      if (row.owner === owner || this.#liveness.isOver(row)) this.#remove(row.resource, row.owner)
+      else if (!(shared && row.shared) && row.until_ms > (blocking?.until_ms ?? -Infinity)) blocking = row
     }
     return blocking
   }
 
-  #blockedInQueue(resources: readonly string[], number: number): AttemptOutcome | undefined {
+  #blockedInQueue(resources: readonly string[], number: number, shared: boolean): AttemptOutcome | undefined {
     for (;;) {
-      const ticket = this.#blockingTicket(resources, number)
+      const ticket = this.#blockingTicket(resources, number, shared)
       if (ticket === undefined) return undefined
       const remainingMs = this.#hurry(ticket)
       // Zero: a ticket has just lost its place, and it may have been the one in the way.
@@ -205,17 +202,17 @@ export class FileSteps {
     }
   }
 
-  /** The last ticket before this one in any of the queues; tickets of dead processes are removed. */
-  #blockingTicket(resources: readonly string[], before: number): StoredTicket | undefined {
-    const sql = this.#sql(
-      'SELECT ticket.* FROM queue JOIN ticket USING (number) WHERE resource = ? AND number < ? ORDER BY number DESC LIMIT 1',
-    )
+  /** The last ticket in the way before this one in any of the queues; tickets of dead processes are removed. */
+  #blockingTicket(resources: readonly string[], before: number, shared: boolean): StoredTicket | undefined {
+    const sql = this.#sql(`${TICKETS_IN_THE_WAY} ORDER BY number DESC LIMIT 1`)
+    const last = (resource: string): StoredTicket | undefined =>
+      sql.get(resource, before, Number(shared)) as StoredTicket | undefined
     let nearest: StoredTicket | undefined
     for (const resource of resources) {
-      let row = sql.get(resource, before) as StoredTicket | undefined
+      let row = last(resource)
       while (row !== undefined && this.#liveness.hasLeft(row)) {
         this.#drop(row.number)
-        row = sql.get(resource, before) as StoredTicket | undefined
+        row = last(resource)
       }
       if (row !== undefined && row.number > (nearest?.number ?? 0)) nearest = row
     }
@@ -223,13 +220,13 @@ export class FileSteps {
   }
 
   /**
-   * Finds the ticket that the owner of this one waits for in the end. If all of its resources are free, it is called: it loses
+   * Finds the ticket that the owner of this one waits for in the end. If no lease is in its way, it is called: it loses
    * its place if it does not take its turn in time, or at once if its process is stopped. Returns when to look again, if known.
    */
   #hurry(ticket: StoredTicket): number | undefined {
     const front = this.#front(ticket)
     const now = this.#liveness.nowMs()
-    if (this.#blockingLease(this.#namesOf(front.number), '') !== undefined) return undefined
+    if (this.#blockingLease(this.#namesOf(front.number), '', front.shared === 1) !== undefined) return undefined
     if (front.called_ms === null) this.#sql('UPDATE ticket SET called_ms = ? WHERE number = ?').run(now, front.number)
     const leftMs = (front.called_ms ?? now) + TURN_MS - now
     if (leftMs > 0 && !this.#liveness.isStopped(front)) return leftMs
@@ -238,14 +235,12 @@ export class FileSteps {
   }
 
   #front(ticket: StoredTicket): StoredTicket {
-    const sql = this.#sql(
-      'SELECT ticket.* FROM queue JOIN ticket USING (number) WHERE resource = ? AND number < ? ORDER BY number LIMIT 1',
-    )
+    const sql = this.#sql(`${TICKETS_IN_THE_WAY} ORDER BY number LIMIT 1`)
     let front = ticket
     for (let moved = true; moved;) {
       moved = false
       for (const name of this.#namesOf(front.number)) {
-        const row = sql.get(name, front.number) as StoredTicket | undefined
+        const row = sql.get(name, front.number, front.shared) as StoredTicket | undefined
         if (row === undefined) continue
         moved = true
         if (this.#liveness.hasLeft(row)) this.#drop(row.number)
@@ -263,10 +258,11 @@ export class FileSteps {
     }
   }
 
-  #enter(resources: readonly string[], owner: string): number {
+  #enter(resources: readonly string[], owner: string, shared: boolean): number {
     const { boot, self } = this.#machine
-    this.#sql('INSERT INTO ticket (owner, boot, entered_ms, process) VALUES (?, ?, ?, ?)').run(
+    this.#sql('INSERT INTO ticket (owner, shared, boot, entered_ms, process) VALUES (?, ?, ?, ?, ?)').run(
       owner,
+      Number(shared),
       boot,
       this.#liveness.nowMs(),
       self,
@@ -281,8 +277,18 @@ export class FileSteps {
     this.#sql('DELETE FROM queue WHERE number = ?').run(number)
   }
 
-  #leaseOn(resource: string): StoredLease | undefined {
-    return this.#sql('SELECT * FROM lease WHERE resource = ?').get(resource) as StoredLease | undefined
+  #remove(resource: string, owner: string): void {
+    this.#sql('DELETE FROM lease WHERE resource = ? AND owner = ?').run(resource, owner)
+  }
+
+  #leasesOn(resource: string): readonly StoredLease[] {
+    const sql = this.#sql('SELECT * FROM lease WHERE resource = ? ORDER BY token')
+    return sql.all(resource) as unknown as readonly StoredLease[]
+  }
+
+  #leaseOf(resource: string, owner: string): StoredLease | undefined {
+    const sql = this.#sql('SELECT * FROM lease WHERE resource = ? AND owner = ?')
+    return sql.get(resource, owner) as StoredLease | undefined
   }
 
   #ticketOf(owner: string): number | undefined {

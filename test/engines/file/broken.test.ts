@@ -66,9 +66,9 @@ describe('a file that can not be used is named, with what to do, and stays as it
       'a file of a newer ringfence',
       async (path) => {
         await used(path)
-        await sql(path, 'PRAGMA user_version = 2')
+        await sql(path, 'PRAGMA user_version = 3')
       },
-      /has version 2 of the tables, and this ringfence knows version 1; use the same version/,
+      /has version 3 of the tables, and this ringfence knows version 2; use the same version/,
     ],
     [
       'a truncated file',

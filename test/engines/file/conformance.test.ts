@@ -10,5 +10,5 @@ describe('file', () => {
   afterAll(() => removeFolder(folder))
   const engine = (): Engine => file(join(folder, 'locks.db'))
   const methods = ['enqueue', 'leave', 'init'] as const
-  for (const { name, run } of conformance({ engine, methods })) test(name, run)
+  for (const { name, run } of conformance({ engine, methods, shared: true })) test(name, run)
 })

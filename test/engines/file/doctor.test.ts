@@ -30,7 +30,7 @@ describe('the doctor', () => {
     const { connect } = await loadSqlite()
     const connection = connect(place.path)
     for (let i = 0; i < 200; i++) {
-      connection.exec(`INSERT INTO lease VALUES ('${i}${'x'.repeat(300)}', '', 1, '', 0, 0, 0, NULL)`)
+      connection.exec(`INSERT INTO lease VALUES ('${i}${'x'.repeat(300)}', '', 0, 1, '', 0, 0, 0, NULL)`)
     }
     connection.exec('PRAGMA wal_checkpoint(TRUNCATE)')
     connection.close()

@@ -57,7 +57,7 @@ describe.concurrent('the queue', () => {
     const { boot, self } = thisMachine()
     const connection = (await loadSqlite()).connect(place.path)
     connection.exec(
-      `INSERT INTO ticket VALUES (1, 'idle', '${boot}', 0, NULL, '${self}'); INSERT INTO queue VALUES ('x', 1)`,
+      `INSERT INTO ticket VALUES (1, 'idle', 0, '${boot}', 0, NULL, '${self}'); INSERT INTO queue VALUES ('x', 1)`,
     )
     connection.close()
     const refusal = await engine.acquire(request)

@@ -3,14 +3,14 @@ import { appendFileSync } from 'node:fs'
 import { setImmediate } from 'node:timers/promises'
 import { createLocks } from '../../../dist/index.js'
 
-const [connector, ttlMs, log] = process.argv.slice(2)
+const [connector, ttlMs, log, kind = 'writer'] = process.argv.slice(2)
 const { connect } = await import(`../connect/${connector}.mjs`)
 const locks = createLocks(await connect(), { ttl: Number(ttlMs), wait: '60s' })
 process.send({ type: 'ready' })
 for (;;) {
-  await locks.using('section', async ({ token }) => {
-    appendFileSync(log, `enter ${token}\n`)
+  await locks.using('section', { shared: kind === 'reader' }, async ({ token }) => {
+    appendFileSync(log, `enter ${token} ${kind}\n`)
     await setImmediate()
-    appendFileSync(log, `leave ${token}\n`)
+    appendFileSync(log, `leave ${token} ${kind}\n`)
   })
 }

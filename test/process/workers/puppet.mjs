@@ -15,8 +15,8 @@ function kept(lease) {
 }
 
 const calls = {
-  acquire: async ({ resource, wait = '30s' }) => kept(await locks.acquire(resource, { wait })),
-  tryAcquire: async ({ resource }) => kept(await locks.tryAcquire(resource)),
+  acquire: async ({ resource, wait = '30s', shared = false }) => kept(await locks.acquire(resource, { wait, shared })),
+  tryAcquire: async ({ resource, shared = false }) => kept(await locks.tryAcquire(resource, { shared })),
   turn: async ({ resource }) => locks.using(resource, { wait: '50s' }, (lease) => ({ token: String(lease.token) })),
   once: async ({ resource, atLeast }) => locks.once(resource, { atLeast }, () => undefined),
   onceForever: ({ resource, atLeast, ttl }) =>
