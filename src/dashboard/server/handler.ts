@@ -109,7 +109,7 @@ export class Handler {
         version: this.#version,
         limits: this.#forcing.limits,
       },
-      request.signal,
+      request,
     )
     // Nginx would collect events until it has a page full of them.
     return new Response(body, {

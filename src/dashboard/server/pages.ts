@@ -27,7 +27,8 @@ export class Pages {
   readonly #scanner: Scanner
   readonly #scanning: Promise<void>
   readonly #upkeep: Upkeep
-  readonly #streams = new Map<EventStream, { beats: number }>()
+  /** Each with the request that it answers: a request that is collected no longer hears that it is aborted. */
+  readonly #streams = new Map<EventStream, { beats: number; readonly request: Request }>()
   readonly #latest: { nodes?: Chunk; findings?: Chunk } = {}
   #snapshot: Snapshot | undefined
   #lookedMs = -Infinity
@@ -64,8 +65,8 @@ export class Pages {
     return { streams: this.#streams.size, looks: this.#looks, leases: this.board.size }
   }
 
-  /** Ends with its signal too: some servers abort the request where others cancel the answer's body. */
-  open(hello: Hello, signal: AbortSignal): ReadableStream<Uint8Array> {
+  /** Ends with its request too: some servers abort the request where others cancel the answer's body. */
+  open(hello: Hello, request: Request): ReadableStream<Uint8Array> {
     if (this.#isClosed) throw new Refused(503, 'the dashboard is closed', { 'retry-after': RETRY_AFTER_S })
     if (this.#streams.size >= this.#settings.streams) {
       throw new Refused(503, `${this.#streams.size} pages are open, and no more are allowed`, {
@@ -76,8 +77,8 @@ export class Pages {
       this.#streams.delete(stream)
       if (this.#streams.size === 0) this.#watched(false)
     })
-    this.#streams.set(stream, { beats: 0 })
-    signal.addEventListener('abort', () => stream.close(), { once: true })
+    this.#streams.set(stream, { beats: 0, request })
+    request.signal.addEventListener('abort', () => stream.close(), { once: true })
     stream.push(GREETING)
     stream.push(this.#chunks.event('hello', hello))
     for (const chunk of [this.#latest.nodes, this.#latest.findings]) if (chunk !== undefined) stream.push(chunk)
