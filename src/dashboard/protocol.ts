@@ -48,12 +48,14 @@ export interface LeaseChanges {
   /** New, or something changed that `ends` does not cover. */
   readonly set: readonly LeaseRow[]
   /** Renewed: only the end of the lease has moved. If it is above the row's `ttlMs`, that is the new `ttlMs`. */
-  readonly ends: readonly (readonly [resource: string, endsInMs: number | null])[]
+  readonly ends: readonly (readonly [key: string, endsInMs: number | null])[]
   readonly gone: readonly string[]
 }
 
 export interface LeaseRow {
   readonly resource: string
+  /** Of a shared lease, because a resource may have several: what `ends` and `gone` call it. Others are called by their resource. */
+  readonly key?: string
   readonly owner: string
   /** The readable part of the owner, without the random one; null if there is none. */
   readonly label: string | null
@@ -119,6 +121,8 @@ export interface ReleaseRequest {
   readonly resource: string
   /** Of the lease that is meant: a newer one is left alone. */
   readonly token: string
+  /** Of the lease that is meant. Needed where several share the resource, since they may have the same token. */
+  readonly owner?: string
 }
 
 /** `ours`: it was that lease, and is over. False: it was over already, or is someone else's by now. */

@@ -15,6 +15,7 @@ export interface Heard {
 
 /** What a browser does with the events, without a browser. */
 export class Viewer implements AsyncDisposable {
+  /** By key. */
   readonly rows = new Map<string, Shown>()
   readonly heard: Heard[] = []
   readonly response: Response
@@ -92,12 +93,12 @@ export class Viewer implements AsyncDisposable {
     const now = performance.now() - agoMs
     if (reset) this.rows.clear()
     for (const row of set)
-      this.rows.set(row.resource, { ...row, endsAtMs: row.endsInMs === null ? null : now + row.endsInMs })
-    for (const [resource, endsInMs] of ends) {
-      const row = this.rows.get(resource)!
-      this.rows.set(resource, { ...row, endsInMs, endsAtMs: endsInMs === null ? null : now + endsInMs })
+      this.rows.set(row.key ?? row.resource, { ...row, endsAtMs: row.endsInMs === null ? null : now + row.endsInMs })
+    for (const [key, endsInMs] of ends) {
+      const row = this.rows.get(key)!
+      this.rows.set(key, { ...row, endsInMs, endsAtMs: endsInMs === null ? null : now + endsInMs })
     }
-    for (const resource of gone) this.rows.delete(resource)
+    for (const key of gone) this.rows.delete(key)
     if (!more) this.hasSnapshot = true
   }
 }

@@ -14,12 +14,12 @@ export function askHistory(resource: string): Promise<History> {
   return ask(`./history?resource=${encodeURIComponent(resource)}`)
 }
 
-export function askRelease(resource: string, token: string): Promise<ReleaseAnswer> {
-  return post('./release', { resource, token } satisfies ReleaseRequest)
+export function askRelease(lease: ReleaseRequest): Promise<ReleaseAnswer> {
+  return post('./release', lease)
 }
 
-export function askExtend(resource: string, token: string, ttlMs: number): Promise<ExtendAnswer> {
-  return post('./extend', { resource, token, ttlMs } satisfies ExtendRequest)
+export function askExtend(lease: ExtendRequest): Promise<ExtendAnswer> {
+  return post('./extend', lease)
 }
 
 function post<T>(address: string, body: object): Promise<T> {

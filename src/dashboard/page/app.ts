@@ -36,7 +36,7 @@ class App {
   constructor() {
     const filterBy = (holder: string): void => this.#filterBy(holder)
     this.#grid = new Grid(find('grid', HTMLElement), find('rows', HTMLElement), this.#leases, {
-      open: (resource) => this.#open(resource),
+      open: (key) => this.#open(key),
       filterBy,
       repaint: () => this.#repaint(),
     })
@@ -108,7 +108,8 @@ class App {
     if (!this.#leases.apply(changes, nowMs())) return
     this.#known = true
     const { resource } = this.#details
-    const touched = changes.set.some((row) => row.resource === resource) || changes.gone.includes(resource ?? '')
+    const isOurs = (key: string): boolean => key === resource || key.startsWith(`${resource}\n`)
+    const touched = changes.set.some((row) => row.resource === resource) || changes.gone.some(isOurs)
     if (resource !== undefined && touched) this.#details.refresh()
     this.#repaint()
   }
@@ -161,10 +162,13 @@ class App {
     const shown = this.#leases.view().length
     const { size, filtered, holder } = this.#leases
     const holders = new Set<string>()
+    const counted = new Set<string>()
     let waiters: number | undefined
-    for (const lease of this.#leases.all()) {
-      holders.add(lease.holder)
-      if (lease.waiters !== null) waiters = (waiters ?? 0) + lease.waiters
+    for (const { resource, holder, waiters: waiting } of this.#leases.all()) {
+      holders.add(holder)
+      // Those who share a resource have the same ones waiting.
+      if (waiting !== null && !counted.has(resource)) waiters = (waiters ?? 0) + waiting
+      counted.add(resource)
     }
     setText(find('figure-leases', HTMLElement), this.#known ? count(size) : '–')
     setText(find('figure-holders', HTMLElement), this.#known ? count(holders.size) : '–')
@@ -192,9 +196,9 @@ class App {
     else this.#search.focus()
   }
 
-  #open(resource: string): void {
-    this.#grid.opened = resource
-    this.#details.open(resource)
+  #open(key: string): void {
+    this.#grid.opened = key
+    this.#details.open(key)
     this.#repaint()
   }
 

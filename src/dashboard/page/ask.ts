@@ -55,7 +55,7 @@ export class Ask {
 
   release(lease: ShownLease): void {
     // The token of now: should somebody else have it by the time of the answer, that one is left alone.
-    const { resource, token } = lease
+    const { resource, token, owner } = lease
     this.#open(lease, {
       title: 'Release this lease?',
       meaning:
@@ -63,14 +63,14 @@ export class Ask {
       confirm: 'Release',
       dangerous: true,
       act: async () => {
-        const { ours } = await askRelease(resource, token)
+        const { ours } = await askRelease({ resource, token, owner })
         return ours ? 'Released.' : 'Nothing to release: this lease was over already.'
       },
     })
   }
 
   extend(lease: ShownLease): void {
-    const { resource, token } = lease
+    const { resource, token, owner } = lease
     const leastMs = lease.ttlMs ?? 0
     this.#input.value = PROPOSALS.find((text) => (parseDuration(text) ?? 0) >= leastMs) ?? plainDuration(leastMs)
     this.#open(lease, {
@@ -81,7 +81,7 @@ export class Ask {
       dangerous: false,
       act: async () => {
         const ttlMs = this.#ttl()
-        const { held } = await askExtend(resource, token, ttlMs)
+        const { held } = await askExtend({ resource, token, owner, ttlMs })
         return held ? `Extended: it ends in ${duration(ttlMs)}.` : 'Not extended: this lease was over already.'
       },
     })
@@ -100,7 +100,7 @@ export class Ask {
     setText(this.#title, question.title)
     this.#whose.replaceChildren(
       bdi(lease.resource, { class: 'name' }),
-      ' is held by ',
+      lease.shared ? ' is shared by ' : ' is held by ',
       bdi(lease.holder, { class: 'name' }),
       ` for ${duration(nowMs() - lease.heldSinceMs)}, with token ${lease.token}.`,
     )

@@ -36,10 +36,11 @@ export class Details {
   readonly #history = find('history', HTMLElement)
   readonly #historyNote = find('history-note', HTMLElement)
   readonly #bar = new Bar()
-  readonly #values: Record<'holder' | 'owner' | 'token' | 'held' | 'left' | 'waiters', HTMLElement>
+  readonly #values: Record<'holder' | 'kind' | 'owner' | 'token' | 'held' | 'left' | 'waiters', HTMLElement>
   #ages: (readonly [target: HTMLElement, atMs: number])[] = []
   #asking = false
   #askAgain = false
+  #key = ''
   resource: string | undefined
 
   constructor(leases: Leases, actions: DetailActions) {
@@ -50,10 +51,11 @@ export class Details {
       held: this.#fact('Held for'),
       token: this.#fact('Token', 'code'),
       waiters: this.#fact('Waiting'),
+      kind: this.#fact('Kind'),
       owner: this.#fact('Owner', 'wide code'),
     }
     this.#values.left.after(this.#bar.root)
-    const current = (): ShownLease | undefined => this.#leases.get(this.resource ?? '')
+    const current = (): ShownLease | undefined => this.#leases.get(this.#key)
     const on = (id: string, run: (lease: ShownLease) => void): void =>
       find(id, HTMLButtonElement).addEventListener('click', () => {
         const lease = current()
@@ -69,8 +71,10 @@ export class Details {
     return this.resource !== undefined
   }
 
-  open(resource: string): void {
+  open(key: string): void {
+    const resource = this.#leases.get(key)?.resource ?? key
     const other = this.resource !== resource
+    this.#key = key
     this.resource = resource
     this.#root.hidden = false
     document.body.classList.add('with-details')
@@ -152,14 +156,19 @@ export class Details {
   /** Shows what is known of the lease now. */
   show(now: number): void {
     if (this.resource === undefined) return
-    const lease = this.#leases.get(this.resource)
+    const lease = this.#leases.get(this.#key)
     this.#free.hidden = lease !== undefined
+    if (lease === undefined) {
+      const isHeld = this.#leases.isHeld(this.resource)
+      setText(this.#free, isHeld ? 'Over: it is held by others now.' : 'Free: nobody holds it now.')
+    }
     this.#facts.hidden = lease === undefined
     this.#tools.hidden = lease === undefined
     if (lease !== undefined) {
       setText(this.#values.holder, lease.holder)
       setText(this.#values.owner, lease.owner)
       setText(this.#values.token, lease.token)
+      setText(this.#values.kind, lease.shared ? 'shared' : 'exclusive')
       setText(this.#values.waiters, lease.waiters === null ? 'not known' : String(lease.waiters))
     }
     this.tick(now)
@@ -167,7 +176,7 @@ export class Details {
 
   tick(now: number): void {
     if (this.resource === undefined) return
-    const lease = this.#leases.get(this.resource)
+    const lease = this.#leases.get(this.#key)
     if (lease !== undefined) {
       setText(this.#values.held, heldText(lease, now))
       setText(this.#values.left, leftText(lease, now))

@@ -6,7 +6,7 @@ import { Row } from './row.ts'
 const OVERSCAN = 6
 
 export interface GridActions {
-  open(resource: string): void
+  open(key: string): void
   filterBy(holder: string): void
   /** Something other than the leases has changed: paint with the next frame. */
   repaint(): void
@@ -26,9 +26,10 @@ export class Grid {
   #made = 0
   #heightPx = 0
   #lengthPx = -1
-  /** Known by name, because rows move. */
+  /** Known by its key, because rows move. */
   #chosen: string | undefined
   #chosenIndex = 0
+  /** The key of the one whose details are shown. */
   opened: string | undefined
 
   constructor(root: HTMLElement, body: HTMLElement, leases: Leases, actions: GridActions) {
@@ -92,7 +93,7 @@ export class Grid {
     for (const row of free) row.root.remove()
     this.#rows = rows
     this.tick(nowMs)
-    const chosen = rows.find(({ lease }) => lease?.resource === this.#chosen)
+    const chosen = rows.find(({ lease }) => lease?.key === this.#chosen)
     if (chosen === undefined) this.#root.removeAttribute('aria-activedescendant')
     else if (this.#root.getAttribute('aria-activedescendant') !== chosen.root.id)
       this.#root.setAttribute('aria-activedescendant', chosen.root.id)
@@ -101,8 +102,8 @@ export class Grid {
   /** Time goes on: only what the rows in view say differs. */
   tick(nowMs: number): void {
     for (const row of this.#rows) {
-      const resource = row.lease?.resource
-      row.paint(nowMs, resource === this.#chosen, resource === this.opened)
+      const key = row.lease?.key
+      row.paint(nowMs, key === this.#chosen, key === this.opened)
     }
   }
 
@@ -130,16 +131,16 @@ export class Grid {
 
   /** The chosen lease may have moved, or be gone: then the one that took its place is the chosen one. */
   #follow(view: readonly ShownLease[]): void {
-    if (view[this.#chosenIndex]?.resource === this.#chosen) return
-    const index = view.findIndex(({ resource }) => resource === this.#chosen)
+    if (view[this.#chosenIndex]?.key === this.#chosen) return
+    const index = view.findIndex(({ key }) => key === this.#chosen)
     this.#chosenIndex = index >= 0 ? index : Math.max(0, Math.min(this.#chosenIndex, view.length - 1))
-    this.#chosen = view[this.#chosenIndex]?.resource
+    this.#chosen = view[this.#chosenIndex]?.key
   }
 
   #choose(index: number): void {
     const view = this.#leases.view()
     this.#chosenIndex = Math.max(0, Math.min(index, view.length - 1))
-    this.#chosen = view[this.#chosenIndex]?.resource
+    this.#chosen = view[this.#chosenIndex]?.key
     this.#reveal()
     this.#actions.repaint()
   }
@@ -184,9 +185,9 @@ export class Grid {
     const lease = this.#rows.find((row) => row.root === root)?.lease
     if (lease === undefined) return
     this.#chosenIndex = this.#leases.view().indexOf(lease)
-    this.#chosen = lease.resource
+    this.#chosen = lease.key
     if (target.closest('.holder bdi') !== null) this.#actions.filterBy(lease.holder)
-    else this.#actions.open(lease.resource)
+    else this.#actions.open(lease.key)
   }
 }
 

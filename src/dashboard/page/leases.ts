@@ -3,9 +3,12 @@ import { spelt } from './format.ts'
 
 export type Column = 'resource' | 'holder' | 'token' | 'held' | 'left' | 'waiters'
 
-/** A row with its times on the page's own clock. The object stays the same as long as the resource is held. */
+/** A row with its times on the page's own clock. The object stays the same as long as the resource is held, or this share of it. */
 export interface ShownLease {
+  /** The resource, or where several share it what tells them apart. */
+  readonly key: string
   readonly resource: string
+  readonly shared: boolean
   owner: string
   /** Who a person would call its holder: the owner without its random part. */
   holder: string
@@ -28,7 +31,7 @@ export interface ShownLease {
 
 /** All leases, and of them those that are to be seen, in their order. */
 export class Leases {
-  readonly #byName = new Map<string, ShownLease>()
+  readonly #byKey = new Map<string, ShownLease>()
   /** A snapshot that is still coming in. What was known before stays on show until it is complete. */
   #snapshot: Map<string, readonly [row: LeaseRow, madeAtMs: number]> | undefined
   #ordered: ShownLease[] = []
@@ -41,7 +44,7 @@ export class Leases {
   #holder: string | undefined
 
   get size(): number {
-    return this.#byName.size
+    return this.#byKey.size
   }
 
   get column(): Column {
@@ -60,12 +63,17 @@ export class Leases {
     return this.#holder !== undefined || this.#words.length > 0
   }
 
-  get(resource: string): ShownLease | undefined {
-    return this.#byName.get(resource)
+  get(key: string): ShownLease | undefined {
+    return this.#byKey.get(key)
+  }
+
+  isHeld(resource: string): boolean {
+    for (const lease of this.#byKey.values()) if (lease.resource === resource) return true
+    return false
   }
 
   all(): Iterable<ShownLease> {
-    return this.#byName.values()
+    return this.#byKey.values()
   }
 
   sortBy(column: Column, descending: boolean): void {
@@ -90,15 +98,15 @@ export class Leases {
     if (changes.reset) this.#snapshot = new Map()
     if (this.#snapshot === undefined) {
       for (const row of changes.set) this.#set(row, madeAtMs, nowMs)
-      for (const [resource, endsInMs] of changes.ends) this.#extend(resource, endsInMs, madeAtMs)
-      for (const resource of changes.gone) this.#remove(resource)
+      for (const [key, endsInMs] of changes.ends) this.#extend(key, endsInMs, madeAtMs)
+      for (const key of changes.gone) this.#remove(key)
       return true
     }
-    for (const row of changes.set) this.#snapshot.set(row.resource, [row, madeAtMs])
+    for (const row of changes.set) this.#snapshot.set(row.key ?? row.resource, [row, madeAtMs])
     if (changes.more) return false
     const snapshot = this.#snapshot
     this.#snapshot = undefined
-    for (const resource of this.#byName.keys()) if (!snapshot.has(resource)) this.#remove(resource)
+    for (const key of this.#byKey.keys()) if (!snapshot.has(key)) this.#remove(key)
     for (const [row, rowMadeAtMs] of snapshot.values()) this.#set(row, rowMadeAtMs, -Infinity)
     return true
   }
@@ -123,7 +131,8 @@ export class Leases {
 
   #set(row: LeaseRow, madeAtMs: number, toldAtMs: number): void {
     this.#stale = true
-    const { resource, owner, token, ttlMs, heldExact, waiters } = row
+    const { resource, key = resource, owner, token, ttlMs, heldExact, waiters } = row
+    const shared = key !== resource
     const holder = row.label ?? owner
     const fresh = {
       owner,
@@ -134,39 +143,41 @@ export class Leases {
       heldSinceMs: madeAtMs - row.heldMs,
       heldExact,
       waiters,
-      text: `${resource}\n${owner}\n${holder}\n${token}`.toLowerCase(),
+      text: `${resource}\n${owner}\n${holder}\n${token}${shared ? '\nshared' : ''}`.toLowerCase(),
       gone: false,
     }
-    const known = this.#byName.get(resource)
+    const known = this.#byKey.get(key)
     if (known !== undefined) {
       const grantedAtMs = known.token === token ? known.grantedAtMs : toldAtMs
       Object.assign(known, fresh, { grantedAtMs })
       return
     }
     const lease = {
+      key,
       resource,
+      shared,
       sortKey: naturalKey(resource),
       disguised: spelt(resource) !== undefined,
       grantedAtMs: toldAtMs,
       ...fresh,
     }
-    this.#byName.set(resource, lease)
+    this.#byKey.set(key, lease)
     this.#added.push(lease)
   }
 
-  #extend(resource: string, endsInMs: number | null, madeAtMs: number): void {
-    const lease = this.#byName.get(resource)
+  #extend(key: string, endsInMs: number | null, madeAtMs: number): void {
+    const lease = this.#byKey.get(key)
     if (lease === undefined) return
     lease.endsAtMs = endsInMs === null ? null : madeAtMs + endsInMs
     if (endsInMs !== null && endsInMs > (lease.ttlMs ?? 0)) lease.ttlMs = endsInMs
     if (this.#column === 'left') this.#stale = true
   }
 
-  #remove(resource: string): void {
-    const lease = this.#byName.get(resource)
+  #remove(key: string): void {
+    const lease = this.#byKey.get(key)
     if (lease === undefined) return
     lease.gone = true
-    this.#byName.delete(resource)
+    this.#byKey.delete(key)
     this.#stale = true
   }
 }

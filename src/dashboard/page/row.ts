@@ -49,6 +49,7 @@ export class Row {
   lease: ShownLease | undefined
   readonly #resource = element('bdi')
   readonly #holder = element('bdi', { class: 'holder' })
+  readonly #shared = element('span', { class: 'shared' })
   readonly #token = cell('token')
   readonly #held = cell('held')
   readonly #left = element('span', { class: 'time' })
@@ -63,7 +64,7 @@ export class Row {
       'div',
       { class: 'row', role: 'row', id },
       cell('resource', this.#resource),
-      cell('holder', this.#holder),
+      cell('holder', this.#holder, this.#shared),
       this.#token,
       this.#held,
       cell('left', this.#bar.root, this.#left),
@@ -89,6 +90,7 @@ export class Row {
     if (lease === undefined) return
     this.#write(this.#resource, lease.resource)
     this.#write(this.#holder, lease.holder)
+    this.#write(this.#shared, lease.shared ? ' shared' : '')
     this.#write(this.#token, lease.token)
     this.#write(this.#waiters, lease.waiters === null ? '–' : String(lease.waiters))
     this.#write(this.#held, heldText(lease, nowMs))

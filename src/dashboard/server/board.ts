@@ -2,9 +2,10 @@ import type { Clock } from '../../clock.ts'
 import type { LeaseInfo } from '../../engine.ts'
 import type { LockEvent } from '../../events.ts'
 import { Histories, labelOf } from './history.ts'
-import type { History, HistoryType, LeaseChanges, LeaseRow } from '../protocol.ts'
+import type { History, HistoryEntry, HistoryType, LeaseChanges, LeaseRow } from '../protocol.ts'
 
 export interface KnownLease {
+  readonly key: string
   readonly resource: string
   readonly owner: string
   readonly token: bigint
@@ -27,9 +28,15 @@ const JITTER_MS = 200
 /** How much of a lease may be left when it is gone and it still counts as having run out: what a look can be off by. */
 const RAN_OUT_MS = 250
 
+/** A resource has one exclusive lease or several shared ones. Its name has no line break. */
+function keyOf({ resource, owner, shared = false }: Pick<LeaseInfo, 'resource' | 'owner' | 'shared'>): string {
+  return shared ? `${resource}\n${owner}` : resource
+}
+
 /** All leases as of the last look, and what came of the look before. */
 export class Board {
   readonly #clock: Clock
+  /** By key. */
   readonly #rows = new Map<string, KnownLease>()
   readonly #histories = new Histories()
   /** Ended here while a look was under way, which may have read them before: not to come back to life by it. */
@@ -58,13 +65,15 @@ export class Board {
 
   see(info: LeaseInfo): void {
     const { resource, owner, token, remainingMs, heldMs, waiters } = info
+    const key = keyOf(info)
     const now = this.#clock.monotonicMs()
-    const before = this.#rows.get(resource)
-    const ended = this.#ended.get(resource)
+    const before = this.#rows.get(key)
+    const ended = this.#ended.get(key)
     if (ended !== undefined && token <= ended) return
     const endsAtMs = remainingMs === undefined ? undefined : now + remainingMs
     if (before === undefined || before.owner !== owner || before.token !== token) {
       const row: KnownLease = {
+        key,
         resource,
         owner,
         token,
@@ -76,8 +85,8 @@ export class Board {
         waiters,
         look: this.#look,
       }
-      this.#rows.set(resource, row)
-      this.#pending.set(resource, 'set')
+      this.#rows.set(key, row)
+      this.#pending.set(key, 'set')
       this.#began(row, before, now)
       return
     }
@@ -86,38 +95,39 @@ export class Board {
     if (remainingMs !== undefined) before.ttlMs = Math.max(before.ttlMs ?? 0, remainingMs)
     if (before.waiters !== waiters) {
       before.waiters = waiters
-      this.#pending.set(resource, 'set')
-    } else if (hasMoved(before) && this.#pending.get(resource) !== 'set') this.#pending.set(resource, 'end')
+      this.#pending.set(key, 'set')
+    } else if (hasMoved(before) && this.#pending.get(key) !== 'set') this.#pending.set(key, 'end')
   }
 
   /** The look is complete: what it has not seen is gone. */
   finish(): void {
     const now = this.#clock.monotonicMs()
-    for (const [resource, row] of this.#rows) {
+    for (const [key, row] of this.#rows) {
       if (row.look === this.#look) continue
       const ranOut = row.endsAtMs !== undefined && row.endsAtMs - now < RAN_OUT_MS
       this.#happened(row, ranOut ? 'lost' : 'released', now)
-      this.#remove(resource)
+      this.#remove(key)
     }
     this.#looksDone++
   }
 
   /** Someone at the dashboard has ended it. */
-  forced(resource: string, owner: string, token: bigint): void {
-    this.#ended.set(resource, token)
-    this.#happened({ resource, owner, token }, 'forced', this.#clock.monotonicMs())
-    if (this.#rows.get(resource)?.token === token) this.#remove(resource)
+  forced(lease: LeaseInfo): void {
+    const key = keyOf(lease)
+    this.#ended.set(key, lease.token)
+    this.#happened(lease, 'forced', this.#clock.monotonicMs())
+    if (this.#rows.get(key)?.token === lease.token) this.#remove(key)
   }
 
   /** Someone at the dashboard has given it more time. */
-  extended(resource: string, owner: string, token: bigint, ttlMs: number): void {
+  extended(lease: LeaseInfo, ttlMs: number): void {
     const now = this.#clock.monotonicMs()
-    this.#happened({ resource, owner, token }, 'extended', now)
-    const row = this.#rows.get(resource)
-    if (row?.token !== token) return
+    this.#happened(lease, 'extended', now)
+    const row = this.#rows.get(keyOf(lease))
+    if (row?.token !== lease.token) return
     row.endsAtMs = now + ttlMs
     row.ttlMs = Math.max(row.ttlMs ?? 0, ttlMs)
-    if (this.#pending.get(resource) !== 'set') this.#pending.set(resource, 'end')
+    if (this.#pending.get(row.key) !== 'set') this.#pending.set(row.key, 'end')
   }
 
   /** What locks of this process say of themselves: it is exact, and knows also what began and ended between two looks. */
@@ -130,18 +140,17 @@ export class Board {
   }
 
   /** The most that was ever left of this lease. */
-  longestMs(resource: string, token: bigint): number {
-    const row = this.#rows.get(resource)
-    return row?.token === token ? (row.ttlMs ?? 0) : 0
+  longestMs(lease: LeaseInfo): number {
+    const row = this.#rows.get(keyOf(lease))
+    return row?.token === lease.token ? (row.ttlMs ?? 0) : 0
   }
 
   history(resource: string): History {
     const now = this.#clock.monotonicMs()
     const entries = this.#histories.of(resource, now)
-    const row = this.#rows.get(resource)
-    const isOld = row !== undefined && !entries.some(({ token }) => token === String(row.token))
-    if (isOld) {
+    for (const row of this.#rows.values()) {
       const { owner, token, sinceMs } = row
+      if (row.resource !== resource || entries.some((entry) => isOf(entry, row))) continue
       const agoMs = Math.round(now - sinceMs)
       entries.unshift({ agoMs, type: 'seen', owner, label: labelOf(owner), token: String(token) })
     }
@@ -154,11 +163,11 @@ export class Board {
     const ends: [string, number | null][] = []
     const gone: string[] = []
     const now = this.#clock.monotonicMs()
-    for (const [resource, what] of this.#pending) {
-      const row = this.#rows.get(resource)
-      if (row === undefined) gone.push(resource)
+    for (const [key, what] of this.#pending) {
+      const row = this.#rows.get(key)
+      if (row === undefined) gone.push(key)
       else if (what === 'set') set.push(this.#shown(row, now))
-      else ends.push([resource, this.#shown(row, now).endsInMs])
+      else ends.push([key, this.#shown(row, now).endsInMs])
     }
     this.#pending = new Map()
     return { set, ends, gone }
@@ -195,16 +204,17 @@ export class Board {
     this.#histories.add(resource, { atMs, type, owner, token })
   }
 
-  #remove(resource: string): void {
-    this.#rows.delete(resource)
-    this.#pending.set(resource, 'gone')
+  #remove(key: string): void {
+    this.#rows.delete(key)
+    this.#pending.set(key, 'gone')
   }
 }
 
 function shownRow(row: KnownLease, now: number): LeaseRow {
-  const { resource, owner, token, endsAtMs, ttlMs, sinceMs, heldExact, waiters } = row
+  const { key, resource, owner, token, endsAtMs, ttlMs, sinceMs, heldExact, waiters } = row
   return {
     resource,
+    ...(key === resource ? {} : { key }),
     owner,
     label: labelOf(owner),
     token: String(token),
@@ -214,6 +224,10 @@ function shownRow(row: KnownLease, now: number): LeaseRow {
     heldExact,
     waiters: waiters ?? null,
   }
+}
+
+function isOf(entry: HistoryEntry, { owner, token }: KnownLease): boolean {
+  return entry.owner === owner && entry.token === String(token)
 }
 
 function hasMoved({ endsAtMs, toldEndMs }: KnownLease): boolean {

@@ -1,6 +1,6 @@
 import { given } from '../../arguments.ts'
 import type { Clock } from '../../clock.ts'
-import type { Engine } from '../../engine.ts'
+import type { Engine, LeaseInfo, LeaseRef } from '../../engine.ts'
 import { messageOf } from '../../errors.ts'
 import { shortestTtlMs } from '../../lease.ts'
 import { resourceName } from '../../options.ts'
@@ -38,49 +38,55 @@ export class Forcing {
   }
 
   async release(body: unknown, visitor: Visitor): Promise<ReleaseAnswer> {
-    const { resource, token } = leaseMeant(body)
+    const { resource, token, owner } = leaseMeant(body)
     const about = { action: 'release', resource, token, ...whoOf(visitor) } as const
-    const ours = await this.#done(about, async (owner) => {
-      const lease = { resources: [resource], owner, token: BigInt(token), ttlMs: PATIENCE_TTL_MS }
-      const { ours } = await this.#engine.release(lease)
-      if (ours) this.#plan.pages.board.forced(resource, owner, lease.token)
+    const ours = await this.#done(about, owner, async (lease) => {
+      const { ours } = await this.#engine.release(refOf(lease, PATIENCE_TTL_MS))
+      if (ours) this.#plan.pages.board.forced(lease)
       return ours
     })
     return { ours }
   }
 
   async extend(body: unknown, visitor: Visitor): Promise<ExtendAnswer> {
-    const { resource, token } = leaseMeant(body)
+    const { resource, token, owner } = leaseMeant(body)
     const ttlMs = this.#ttlOf(body)
     const about = { action: 'extend', resource, token, ttlMs, ...whoOf(visitor) } as const
-    const held = await this.#done(about, async (owner, leftMs) => {
+    const held = await this.#done(about, owner, async (lease) => {
       // The engine sets the time that is left. The holder counts on what it was granted: with less, a second one could be
       // let in while the first still believes. A renewal between our look and our extension counts for as much as any before.
-      const leastMs = Math.max(leftMs, this.#plan.pages.board.longestMs(resource, BigInt(token)))
+      const leastMs = Math.max(lease.remainingMs ?? Infinity, this.#plan.pages.board.longestMs(lease))
       if (leastMs === Infinity) throw new Refused(409, 'it has no end that could be moved')
       if (ttlMs < leastMs)
         throw new Refused(409, `the holder may count on ${Math.ceil(leastMs)} ms, so that is the least`)
-      const lease = { resources: [resource], owner, token: BigInt(token), ttlMs }
-      const [extension] = await this.#engine.extend([lease])
+      const [extension] = await this.#engine.extend([refOf(lease, ttlMs)])
       if (extension?.kind === 'unknown') throw extension.cause
       const isHeld = extension?.kind === 'held'
-      if (isHeld) this.#plan.pages.board.extended(resource, owner, lease.token, ttlMs)
+      if (isHeld) this.#plan.pages.board.extended(lease, ttlMs)
       return isHeld
     })
     return { held }
   }
 
   /** Finds out whose lease it is, lets it be done unless it is another one by now, and writes down what came of it. */
-  async #done(about: ForcedAction, force: (owner: string, leftMs: number) => Promise<boolean>): Promise<boolean> {
+  async #done(
+    about: ForcedAction,
+    meant: string | undefined,
+    force: (lease: LeaseInfo) => Promise<boolean>,
+  ): Promise<boolean> {
     const { clock, audit, pages, redact } = this.#plan
-    let owner: string | undefined
+    let owner = meant
     const note = (outcome: AuditEntry['outcome'], why?: string): void =>
       audit.add({ ...about, outcome, ...given({ owner, why }) })
     try {
-      const lease = await inspectOne(this.#engine, clock, about.resource!)
-      owner = lease?.owner
-      const isMeant = lease !== undefined && String(lease.token) === about.token
-      const isDone = isMeant && (await force(lease.owner, lease.remainingMs ?? Infinity))
+      const leases = await inspectOne(this.#engine, clock, about.resource!)
+      owner ??= leases[0]?.owner
+      const [lease, ...others] = leases.filter((lease) => {
+        return String(lease.token) === about.token && lease.owner === (meant ?? lease.owner)
+      })
+      if (others.length > 0)
+        throw new Refused(409, 'several share it with this token, so owner must say which is meant')
+      const isDone = lease !== undefined && (await force(lease))
       note(isDone ? 'done' : 'not held')
       pages.flush()
       return isDone
@@ -104,12 +110,18 @@ export class Forcing {
   }
 }
 
-function leaseMeant(body: unknown): { resource: string; token: string } {
+function refOf({ resource, owner, token, shared = false }: LeaseInfo, ttlMs: number): LeaseRef {
+  return { resources: [resource], owner, token, ttlMs, shared }
+}
+
+function leaseMeant(body: unknown): { resource: string; token: string; owner: string | undefined } {
   if (typeof body !== 'object' || body === null) throw new Refused(400, 'expected a JSON object')
-  const { resource, token } = body as { resource?: unknown; token?: unknown }
+  const { resource, token, owner } = body as { resource?: unknown; token?: unknown; owner?: unknown }
   if (typeof token !== 'string' || !/^\d{1,40}$/.test(token))
     throw new Refused(400, 'token: expected a decimal number as a string')
-  return { resource: nameOrRefuse(resource), token }
+  if (owner !== undefined && (typeof owner !== 'string' || owner === ''))
+    throw new Refused(400, 'owner: expected the owner of a lease, or nothing')
+  return { resource: nameOrRefuse(resource), token, owner }
 }
 
 export function nameOrRefuse(name: unknown): string {

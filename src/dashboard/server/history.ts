@@ -29,7 +29,10 @@ export class Histories {
   add(resource: string, happened: Happened): void {
     const entries = this.#resources.get(resource) ?? []
     const stage = STAGES[happened.type]
-    const isTold = entries.some(({ token, type }) => token === happened.token && STAGES[type] === stage)
+    // Readers side by side may have the same token.
+    const isTold = entries.some(({ token, owner, type }) => {
+      return token === happened.token && owner === happened.owner && STAGES[type] === stage
+    })
     if (isTold && stage !== 'extended') return
     entries.push(happened)
     if (entries.length > MOST_ENTRIES) entries.shift()

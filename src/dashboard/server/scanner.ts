@@ -130,11 +130,12 @@ export class Scanner {
   }
 }
 
-/** The lease of one resource, if there is one. */
-export async function inspectOne(engine: Engine, clock: Clock, resource: string): Promise<LeaseInfo | undefined> {
-  const read = async (): Promise<LeaseInfo | undefined> => {
-    for await (const lease of engine.inspect(resource)) if (lease.resource === resource) return lease
-    return undefined
+/** The leases of one resource. */
+export async function inspectOne(engine: Engine, clock: Clock, resource: string): Promise<readonly LeaseInfo[]> {
+  const read = async (): Promise<readonly LeaseInfo[]> => {
+    const leases: LeaseInfo[] = []
+    for await (const lease of engine.inspect(resource)) if (lease.resource === resource) leases.push(lease)
+    return leases
   }
   return notSilent(clock, read(), () => false)
 }
