@@ -115,6 +115,16 @@ export interface HistoryEntry {
 export interface History {
   readonly resource: string
   readonly entries: readonly HistoryEntry[]
+  /** Those in the servers' own queue, the first one first, where the engine knows them. */
+  readonly line: readonly LineRow[]
+}
+
+/** A process that waits. */
+export interface LineRow {
+  readonly owner: string
+  readonly label: string | null
+  /** Since its place counts, by its own clock. */
+  readonly waitedMs: number
 }
 
 export interface ReleaseRequest {

@@ -27,11 +27,14 @@ interface Kind {
   start(): Promise<Servers>
   /** What a page says of one who waits: not every engine knows. */
   readonly waiting: '1' | '–'
+  /** Whether its details name them. */
+  readonly isNamed?: boolean
 }
 
 const kinds: Record<string, Kind> = {
   redis: {
     waiting: '1',
+    isNamed: true,
     async start() {
       const server = await startRedis()
       const client = new Redis(server.url)
@@ -40,6 +43,7 @@ const kinds: Record<string, Kind> = {
   },
   redlock: {
     waiting: '1',
+    isNamed: true,
     async start() {
       const group = await startRedisNodes(3)
       const clients = group.urls.map((url) => new Redis(url))
@@ -80,7 +84,7 @@ const browser = oneBrowser()
 
 describe.each(Object.keys(kinds))('%s', (kind) => {
   test('a grant, a renewal, a waiter and a release appear on a page that stays open', async () => {
-    const { waiting } = kinds[kind]!
+    const { waiting, isNamed = false } = kinds[kind]!
     const servers = await kinds[kind]!.start()
     const locks = createLocks(servers.engine(), { ttl: '4s', label: 'billing-1' })
     const others = createLocks(servers.engine(), { ttl: '4s', label: 'billing-2', wait: '30s' })
@@ -104,6 +108,14 @@ describe.each(Object.keys(kinds))('%s', (kind) => {
 
       const next = others.acquire('order:42')
       await isTrue('one waits', async () => (await cell(page, 'order:42', 'waiters')) === waiting)
+      await row(page, 'order:42').click()
+      const named = page.locator('#line li .who')
+      await isTrue('its details are there', async () => (await page.locator('#history li').count()) > 0)
+      await isTrue(
+        'who waits is named',
+        async () => (await named.allTextContents()).join() === (isNamed ? 'billing-2' : ''),
+      )
+      await page.locator('#close').click()
       await first.release()
       const third = await next
       await isTrue('it is the next one’s', async () => (await cell(page, 'order:42', 'holder')) === 'billing-2')

@@ -39,6 +39,22 @@ describe('history', () => {
     expect(board.history('never heard of').entries).toEqual([])
   })
 
+  test('comes with those in line, and since when they wait; another line is news', () => {
+    const { board, clock, look } = seen()
+    const since = clock.wallMs()
+    const [one, two] = [`${'1'.repeat(32)}@one`, `${'2'.repeat(32)}@two`]
+    look({ token: 5n, waiters: 1, line: [{ owner: one, since }] })
+    board.changes()
+    clock.pass(500)
+    expect(board.history('x').line).toEqual([{ owner: one, label: 'one', waitedMs: 500 }])
+    look({ token: 5n, waiters: 1, line: [{ owner: one, since }] })
+    expect(board.changes().set).toEqual([])
+    look({ token: 5n, waiters: 1, line: [{ owner: two, since }] })
+    expect(board.changes().set).toHaveLength(1)
+    expect(board.history('x').line).toMatchObject([{ label: 'two' }])
+    expect(board.history('free').line).toEqual([])
+  })
+
   test('tells a release from a lease that ran out', () => {
     const { board, clock, look } = seen()
     look()

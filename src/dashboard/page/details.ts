@@ -1,4 +1,4 @@
-import type { HistoryEntry, HistoryType } from '../protocol.ts'
+import type { HistoryEntry, HistoryType, LineRow } from '../protocol.ts'
 import { askHistory, reason } from './answers.ts'
 import { nowMs } from './clock.ts'
 import { bdi, element, find, setText } from './dom.ts'
@@ -33,11 +33,14 @@ export class Details {
   readonly #facts = find('details-facts', HTMLElement)
   readonly #tools = find('details-tools', HTMLElement)
   readonly #writes = find('details-writes', HTMLElement)
+  readonly #line = find('line', HTMLElement)
+  readonly #lineBox = find('line-box', HTMLElement)
   readonly #history = find('history', HTMLElement)
   readonly #historyNote = find('history-note', HTMLElement)
   readonly #bar = new Bar()
   readonly #values: Record<'holder' | 'kind' | 'owner' | 'token' | 'held' | 'left' | 'waiters', HTMLElement>
   #ages: (readonly [target: HTMLElement, atMs: number])[] = []
+  #waits: (readonly [target: HTMLElement, sinceMs: number])[] = []
   #asking = false
   #askAgain = false
   #key = ''
@@ -85,6 +88,7 @@ export class Details {
     if (other) {
       this.#history.replaceChildren()
       this.#ages = []
+      this.#showLine([])
       this.#root.scrollTop = 0
     }
     this.show(nowMs())
@@ -116,8 +120,11 @@ export class Details {
   async #ask(resource: string): Promise<void> {
     this.#asking = true
     try {
-      const { entries } = await askHistory(resource)
-      if (resource === this.resource) this.#list(entries)
+      const { entries, line } = await askHistory(resource)
+      if (resource === this.resource) {
+        this.#showLine(line)
+        this.#list(entries)
+      }
     } catch (error) {
       if (resource === this.resource) this.#note(sentence(`the history could not be had: ${reason(error)}`))
     }
@@ -125,6 +132,20 @@ export class Details {
     if (!this.#askAgain) return
     this.#askAgain = false
     this.refresh()
+  }
+
+  #showLine(line: readonly LineRow[]): void {
+    const now = nowMs()
+    this.#lineBox.hidden = line.length === 0
+    this.#waits = []
+    this.#line.replaceChildren(
+      ...line.map(({ label, owner, waitedMs }) => {
+        const age = element('span', { class: 'age' })
+        this.#waits.push([age, now - waitedMs])
+        return element('li', {}, bdi(label ?? owner, { class: 'who', title: owner }), age)
+      }),
+    )
+    this.tick(now)
   }
 
   #list(entries: readonly HistoryEntry[]): void {
@@ -183,6 +204,7 @@ export class Details {
       this.#bar.show(fractionLeft(lease, now))
     }
     for (const [target, atMs] of this.#ages) setText(target, `${duration(now - atMs)} ago`)
+    for (const [target, sinceMs] of this.#waits) setText(target, `for ${duration(now - sinceMs)}`)
   }
 
   #fact(title: string, kind = ''): HTMLElement {

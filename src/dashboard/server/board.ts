@@ -1,8 +1,8 @@
 import type { Clock } from '../../clock.ts'
-import type { LeaseInfo } from '../../engine.ts'
+import type { InLine, LeaseInfo } from '../../engine.ts'
 import type { LockEvent } from '../../events.ts'
 import { Histories, labelOf } from './history.ts'
-import type { History, HistoryEntry, HistoryType, LeaseChanges, LeaseRow } from '../protocol.ts'
+import type { History, HistoryEntry, HistoryType, LeaseChanges, LeaseRow, LineRow } from '../protocol.ts'
 
 export interface KnownLease {
   readonly key: string
@@ -17,6 +17,7 @@ export interface KnownLease {
   sinceMs: number
   heldExact: boolean
   waiters: number | undefined
+  line: readonly InLine[]
   /** The look in which it was last seen. */
   look: number
 }
@@ -64,7 +65,7 @@ export class Board {
   }
 
   see(info: LeaseInfo): void {
-    const { resource, owner, token, remainingMs, heldMs, waiters } = info
+    const { resource, owner, token, remainingMs, heldMs, waiters, line = [] } = info
     const key = keyOf(info)
     const now = this.#clock.monotonicMs()
     const before = this.#rows.get(key)
@@ -83,6 +84,7 @@ export class Board {
         sinceMs: now - (heldMs ?? 0),
         heldExact: heldMs !== undefined,
         waiters,
+        line,
         look: this.#look,
       }
       this.#rows.set(key, row)
@@ -93,8 +95,9 @@ export class Board {
     before.look = this.#look
     before.endsAtMs = endsAtMs
     if (remainingMs !== undefined) before.ttlMs = Math.max(before.ttlMs ?? 0, remainingMs)
-    if (before.waiters !== waiters) {
+    if (before.waiters !== waiters || !isSameLine(before.line, line)) {
       before.waiters = waiters
+      before.line = line
       this.#pending.set(key, 'set')
     } else if (hasMoved(before) && this.#pending.get(key) !== 'set') this.#pending.set(key, 'end')
   }
@@ -154,7 +157,16 @@ export class Board {
       const agoMs = Math.round(now - sinceMs)
       entries.unshift({ agoMs, type: 'seen', owner, label: labelOf(owner), token: String(token) })
     }
-    return { resource, entries }
+    return { resource, entries, line: this.#line(resource) }
+  }
+
+  /** Those who share a resource have the same line. */
+  #line(resource: string): LineRow[] {
+    const row = [...this.#rows.values()].find((one) => one.resource === resource)
+    return (row?.line ?? []).map(({ owner, since }) => {
+      const waitedMs = Math.max(0, Math.round(this.#clock.wallMs() - since))
+      return { owner, label: labelOf(owner), waitedMs }
+    })
   }
 
   /** Everything that was not sent yet. */
@@ -228,6 +240,10 @@ function shownRow(row: KnownLease, now: number): LeaseRow {
 
 function isOf(entry: HistoryEntry, { owner, token }: KnownLease): boolean {
   return entry.owner === owner && entry.token === String(token)
+}
+
+function isSameLine(one: readonly InLine[], other: readonly InLine[]): boolean {
+  return one.length === other.length && one.every(({ owner }, place) => owner === other[place]!.owner)
 }
 
 function hasMoved({ endsAtMs, toldEndMs }: KnownLease): boolean {
