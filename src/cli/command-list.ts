@@ -141,10 +141,14 @@ export const COMMANDS: readonly CommandSpec[] = [
     summary: "end someone else's lease",
     text: [
       "Says who holds it and asks before it does. If the resource is free, it says so and exits with 1. The holder's command is stopped when its next renewal fails, which may take a third of its ttl: until then two may work on the resource. A store that checks tokens is safe; others are not.",
+      'Where several share a resource, it lists them, and ends one with --holder or every one with --all.',
     ],
     options: [
       ...options({
         '-f, --force': 'required: the lease is not yours',
+        '--holder NAME':
+          'of several that share it, the one whose holder status shows like this, or whose owner this is',
+        '--all': 'all of them, where several share it',
         '-y, --yes': 'do not ask',
       }),
       ...ENGINE,

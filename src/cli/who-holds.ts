@@ -1,21 +1,30 @@
 import { span } from '../duration.ts'
 import type { LeaseInfo, Locks } from '../index.ts'
 
-/** All leases, or those on one resource, in the order of their names. */
+/** All leases, or those on one resource, in the order of their names, tokens and owners. */
 export async function inspect(locks: Locks, resource: string | undefined): Promise<LeaseInfo[]> {
   const leases: LeaseInfo[] = []
   for await (const lease of locks.inspect(resource)) leases.push(lease)
-  return leases.sort((some, other) => (some.resource < other.resource ? -1 : 1))
+  return leases.sort(
+    (some, other) =>
+      order(some.resource, other.resource) || order(some.token, other.token) || order(some.owner, other.owner),
+  )
 }
 
-/** The lease on one resource, if somebody has it. */
+function order<T extends string | bigint>(some: T, other: T): number {
+  if (some === other) return 0
+  return some < other ? -1 : 1
+}
+
+/** The lease on one resource, if somebody has it; the first one where several share it. */
 export async function leaseOn(locks: Locks, resource: string): Promise<LeaseInfo | undefined> {
   return (await inspect(locks, resource))[0]
 }
 
 /** A lease in a sentence. */
 export function heldBy(lease: LeaseInfo): string {
-  return `'${lease.resource}' is held by ${whoIs(lease.owner)} (${timesOf(lease)}, token ${lease.token})`
+  const how = lease.shared === true ? 'shared' : 'held'
+  return `'${lease.resource}' is ${how} by ${whoIs(lease.owner)} (${timesOf(lease)}, token ${lease.token})`
 }
 
 /** 'for 1.9 s, 27 s left unless renewed'. */

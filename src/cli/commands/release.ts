@@ -1,47 +1,71 @@
 import { createInterface } from 'node:readline/promises'
-import type { LeaseInfo } from '../../index.ts'
-import { EXIT, usage } from '../exit-codes.ts'
-import { clean } from '../output.ts'
+import type { Engine, LeaseInfo } from '../../index.ts'
+import { EXIT, usage, type Failure } from '../exit-codes.ts'
+import { clean, type Output } from '../output.ts'
 import { withLocks, type Call } from '../session.ts'
-import { heldBy, leaseOn, whoIs } from '../who-holds.ts'
+import { heldBy, inspect, whoIs } from '../who-holds.ts'
 
-/** Ends a lease that is not ours. */
+/** Ends a lease that is not ours, or several that share a resource. */
 export async function release(call: Call): Promise<number> {
   const { line, output } = call
   const [resource, ...others] = line.names
   if (resource === undefined || others.length > 0)
     throw usage('expected one resource', 'ringfence release --force RESOURCE')
+  const holder = line.options.text('holder')
   return withLocks(call, async ({ locks, engine }) => {
-    const lease = await leaseOn(locks, resource)
-    if (lease === undefined) {
-      if (output.json) output.object({ resource, released: false, reason: 'free' })
-      else output.say(`'${resource}' is free`)
+    const holders = await inspect(locks, resource)
+    const leases = holders.filter(({ owner }) => holder === undefined || holder === owner || holder === whoIs(owner))
+    if (leases.length === 0) {
+      const isFree = holders.length === 0
+      if (output.json) output.object({ resource, released: false, reason: isFree ? 'free' : 'another holder' })
+      else output.say(`'${resource}' is ${isFree ? 'free' : `not held by ${holder}`}`)
       return EXIT.no
     }
-    if (!line.options.has('force')) throw usage(heldBy(lease), `ringfence release --force ${resource} ends that lease`)
+    if (leases.length > 1 && !line.options.has('all')) throw severalHolders(resource, leases)
+    const held = leases.map(heldBy).join('; ')
+    const those = leases.length === 1 ? 'that lease' : 'those leases'
+    if (!line.options.has('force')) throw usage(held, `ringfence release --force ${resource} ends ${those}`)
     if (!line.options.has('yes') && !process.stdin.isTTY) {
       throw usage(
-        `${heldBy(lease)}, and there is no terminal to ask on`,
+        `${held}, and there is no terminal to ask on`,
         `ringfence release --force --yes ${resource} does not ask`,
       )
     }
-    const { owner, token, remainingMs } = lease
-    if (!line.options.has('yes') && !(await agrees(call, lease))) return EXIT.no
-    // Of this owner alone: if it changed hands while we asked, the new holder keeps it.
-    const { ours } = await engine.release({ resources: [resource], owner, token, ttlMs: remainingMs ?? 1 })
-    if (output.json)
-      output.object({ resource, released: ours, owner, token, ...(ours ? {} : { reason: 'changed hands' }) })
-    else if (ours) output.say(`released '${resource}' of ${whoIs(owner)}, token ${token}`)
-    else output.complain(`'${resource}' was no longer of ${whoIs(owner)}, so nothing was released`)
-    return ours ? EXIT.ok : EXIT.no
+    if (!line.options.has('yes') && !(await agrees(call, leases))) return EXIT.no
+    let wereAllOurs = true
+    for (const lease of leases) if (!(await end(engine, lease, output))) wereAllOurs = false
+    return wereAllOurs ? EXIT.ok : EXIT.no
   })
 }
 
-async function agrees({ signals }: Call, lease: LeaseInfo): Promise<boolean> {
-  const question = 'If its holder still works, two will work on it until its next renewal fails. Release it? [y/N] '
+/** Of this owner alone: if it changed hands while we asked, the new holder keeps it. */
+async function end(engine: Engine, lease: LeaseInfo, output: Output): Promise<boolean> {
+  const { resource, owner, token, remainingMs, shared = false } = lease
+  const { ours } = await engine.release({ resources: [resource], owner, token, ttlMs: remainingMs ?? 1, shared })
+  if (output.json)
+    output.object({ resource, released: ours, owner, token, ...(ours ? {} : { reason: 'changed hands' }) })
+  else if (ours) output.say(`released '${resource}' of ${whoIs(owner)}, token ${token}`)
+  else output.complain(`'${resource}' was no longer of ${whoIs(owner)}, so nothing was released`)
+  return ours
+}
+
+/** A process may hold it several times: then only the whole owners tell its leases apart. */
+function severalHolders(resource: string, leases: readonly LeaseInfo[]): Failure {
+  const labels = leases.map(({ owner }) => whoIs(owner))
+  const names = new Set(labels).size === labels.length ? labels : leases.map(({ owner }) => owner)
+  return usage(
+    `'${resource}' is shared by ${names.length}: ${names.join(', ')}`,
+    `ringfence release --force --holder ${names[0]} ${resource} ends one of these leases, --all instead of --holder ends them all`,
+  )
+}
+
+async function agrees({ signals }: Call, leases: readonly LeaseInfo[]): Promise<boolean> {
+  const [whose, what] = leases.length === 1 ? ['its holder', 'it'] : ['one of them', 'them']
+  const question = `If ${whose} still works, two will work on it until its next renewal fails. Release ${what}? [y/N] `
   const prompt = createInterface({ input: process.stdin, output: process.stderr })
   try {
-    const answer = await prompt.question(`${clean(heldBy(lease))}.\n${question}`, { signal: signals.interrupted })
+    const held = leases.map((lease) => `${clean(heldBy(lease))}.\n`).join('')
+    const answer = await prompt.question(`${held}${question}`, { signal: signals.interrupted })
     return /^y(es)?$/i.test(answer.trim())
   } finally {
     prompt.close()

@@ -48,9 +48,18 @@ function show(leases: readonly LeaseInfo[], resource: string | undefined, output
   else print(leases, resource, output)
 }
 
-function forMachines({ resource, owner, token, remainingMs, heldMs, waiters, line }: LeaseInfo): object {
+function forMachines({
+  resource,
+  owner,
+  token,
+  shared = false,
+  remainingMs,
+  heldMs,
+  waiters,
+  line,
+}: LeaseInfo): object {
   const times = { remainingMs: rounded(remainingMs) ?? null, heldMs: rounded(heldMs) }
-  return { resource, owner, token, ...times, waiters, line }
+  return { resource, owner, token, shared, ...times, waiters, line }
 }
 
 function rounded(ms: number | undefined): number | undefined {
@@ -59,9 +68,9 @@ function rounded(ms: number | undefined): number | undefined {
 
 function print(leases: readonly LeaseInfo[], resource: string | undefined, output: Output): void {
   if (leases.length === 0) return output.line(resource === undefined ? 'nothing is held' : `'${resource}' is free`)
-  const rows = leases.map(({ resource, owner, token, remainingMs, heldMs, waiters }) => [
+  const rows = leases.map(({ resource, owner, token, shared, remainingMs, heldMs, waiters }) => [
     resource,
-    whoIs(owner),
+    shared === true ? `${whoIs(owner)} (shared)` : whoIs(owner),
     String(token),
     heldMs === undefined ? '?' : span(heldMs),
     remainingMs === undefined ? 'no end' : span(remainingMs),
