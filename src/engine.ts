@@ -264,7 +264,8 @@ export interface Guarantees {
   readonly order: 'first come, first served in one process' | 'first come, first served by process'
   /**
    * Whether there are shared leases: many readers, or one writer. A reader's token is greater than that of every writer before it,
-   * and less than that of every writer after it. Readers at the same time may have the same token.
+   * and less than that of every writer after it. A reader that joins others should get their token: with a greater one, a guard that
+   * it enters would take the others for stale.
    */
   readonly shared: boolean
 }

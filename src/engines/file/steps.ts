@@ -146,7 +146,7 @@ export class FileSteps {
   }
 
   #grant({ resources, owner, ttlMs, keepMs = 0, shared = false }: LeaseRequest): AttemptOutcome {
-    const token = this.#counter.next()
+    const token = (shared ? this.#tokenOfReaders(resources) : undefined) ?? this.#counter.next()
     const now = this.#liveness.nowMs()
     const { boot } = this.#machine
     for (const resource of resources) {
@@ -163,6 +163,15 @@ export class FileSteps {
       )
     }
     return { kind: 'granted', token }
+  }
+
+  /**
+   * A reader that joins others gets their token, because there was no writer in between. With a greater one of its own, a guard would
+   * take the others for stale. Undefined if one of the resources has no reader.
+   */
+  #tokenOfReaders(resources: readonly string[]): number | undefined {
+    const tokens = resources.map((resource) => Math.max(0, ...this.#leasesOn(resource).map(({ token }) => token)))
+    return tokens.includes(0) ? undefined : Math.max(...tokens)
   }
 
   /** A request that is sent twice is granted once. Its ttl counts from the second. */

@@ -9,8 +9,8 @@ const locks = createLocks(await connect(), { ttl: Number(ttlMs), wait: '60s' })
 process.send({ type: 'ready' })
 for (;;) {
   await locks.using('section', { shared: kind === 'reader' }, async ({ token }) => {
-    appendFileSync(log, `enter ${token} ${kind}\n`)
+    appendFileSync(log, `enter ${token} ${kind} ${process.pid}\n`)
     await setImmediate()
-    appendFileSync(log, `leave ${token} ${kind}\n`)
+    appendFileSync(log, `leave ${token} ${kind} ${process.pid}\n`)
   })
 }
