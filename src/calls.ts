@@ -92,7 +92,7 @@ class OneAttempt implements AttemptPlan {
       this.#resolve = resolve
       this.#reject = reject
     })
-    tell?.({ type: 'asked', call: this.call, resources, waitMs: 0 })
+    tell?.({ type: 'asked', call: this.call, resources, waitMs: 0, shared: terms.shared })
   }
 
   isWanted(): boolean {

@@ -32,13 +32,19 @@ export type DenialReason = 'held' | 'timeout' | 'aborted' | 'closed' | 'failed'
  * `granted` ends with `lost`, `released` or `left`. After `lost` there may still be a `released`.
  */
 export type LockEvent =
-  | ({ readonly type: 'asked'; readonly resources: readonly string[]; readonly waitMs: number } & OfCall)
+  | ({
+      readonly type: 'asked'
+      readonly resources: readonly string[]
+      readonly waitMs: number
+      readonly shared: boolean
+    } & OfCall)
   | ({ readonly type: 'attempt' } & OfCall & About)
   | ({
       readonly type: 'granted'
       readonly token: bigint
       readonly waitedMs: number
       readonly handedOver: boolean
+      readonly shared: boolean
     } & OfCall &
       About)
   | ({

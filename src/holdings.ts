@@ -52,9 +52,9 @@ export class Holdings {
     const lease = new Lease(record, this)
     record.handle = lease
     this.#keeper.add(record)
-    const { call, resources, owner, token } = acquisition
+    const { call, resources, owner, token, shared } = acquisition
     const handedOver = record.chain.count > 0
-    this.#settings.tell?.({ type: 'granted', call, resources, owner, token, waitedMs, handedOver })
+    this.#settings.tell?.({ type: 'granted', call, resources, owner, token, waitedMs, handedOver, shared })
     return lease
   }
 

@@ -29,7 +29,10 @@ export class Lease implements AsyncDisposable {
   readonly owner: string
   /** Whether others may hold it at the same time. */
   readonly shared: boolean
-  /** The fencing token: every later grant of the same resource has a greater one, as long as the engine keeps its counters. */
+  /**
+   * The fencing token: every later grant of the same resource has a greater one, as long as the engine keeps its counters. Only those
+   * who share the resource may have the same one.
+   */
   readonly token: bigint
   readonly #record: LeaseRecord
   readonly #holdings: Holdings

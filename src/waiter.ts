@@ -92,7 +92,7 @@ export class Waiter implements AttemptPlan {
       this.#stopListening = onAbort(terms.signal, () => this.cancel(terms.signal?.reason, 'aborted'))
     }
     // After all of that: an observer may abort the wait.
-    tell?.({ type: 'asked', call: this.call, resources, waitMs: terms.waitMs })
+    tell?.({ type: 'asked', call: this.call, resources, waitMs: terms.waitMs, shared: terms.shared })
   }
 
   /** It is first in line, after `before`: from now on it makes the attempts. */

@@ -80,9 +80,9 @@ export class Spans {
     }
   }
 
-  #asked({ call, resources }: Extract<LockEvent, { type: 'asked' }>, engine: string): void {
+  #asked({ call, resources, shared }: Extract<LockEvent, { type: 'asked' }>, engine: string): void {
     const active = context.active()
-    const attributes = commonAttributes(engine, resources, this.#classify)
+    const attributes = { ...commonAttributes(engine, resources, this.#classify), 'ringfence.shared': shared }
     const span = this.#tracer.startSpan('ringfence acquire', { attributes }, active)
     // Not sampled, or tracing is off.
     if (!span.isRecording()) return

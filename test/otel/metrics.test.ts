@@ -298,10 +298,10 @@ test('every metric has its kind, its unit, a description and buckets of its own'
   const about = { call: -1, resources: ['a'], owner: 'o' }
   const lease = { resources: ['a'], owner: 'o', token: 1n }
   const events: LockEvent[] = [
-    { type: 'asked', call: -1, resources: ['a'], waitMs: 0 },
+    { type: 'asked', call: -1, resources: ['a'], waitMs: 0, shared: false },
     { type: 'refused', ...about, reason: 'held', holder: undefined },
     { type: 'failed', ...about, cause: down },
-    { type: 'granted', ...about, token: 1n, waitedMs: 1, handedOver: true },
+    { type: 'granted', ...about, token: 1n, waitedMs: 1, handedOver: true, shared: false },
     { type: 'renewed', ...lease, slackMs: 1, ttlMs: 2 },
     { type: 'lost', ...lease, reason: 'stolen', heldMs: 1 },
     { type: 'stalled', lateMs: 1, leases: 1 },

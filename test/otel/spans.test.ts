@@ -48,6 +48,29 @@ describe('spans', () => {
     expect([acquire.status.code, hold.status.code]).toEqual([SpanStatusCode.UNSET, SpanStatusCode.UNSET])
   })
 
+  test('say whether the lease is shared, and those of readers side by side end each with its own lease', async () => {
+    const it = traced()
+    const readers = [await it.locks.acquire('a', { shared: true }), await it.locks.acquire('a', { shared: true })]
+    expect(readers[0]!.token).toBe(readers[1]!.token)
+    await readers[1]!.release()
+    const shownAs = (): unknown[] => it.spans().map(({ name, attributes }) => [name, attributes['ringfence.owner']])
+    expect(shownAs()).toEqual([
+      ['ringfence acquire', readers[0]!.owner],
+      ['ringfence acquire', readers[1]!.owner],
+      ['ringfence hold', readers[1]!.owner],
+    ])
+    await readers[0]!.release()
+    expect(shownAs().at(-1)).toEqual(['ringfence hold', readers[0]!.owner])
+    expect(it.spans().map(({ attributes }) => attributes['ringfence.shared'])).toEqual([true, true, true, true])
+    await it.locks.using('a', () => undefined)
+    expect(
+      it
+        .spans()
+        .slice(4)
+        .map(({ attributes }) => attributes['ringfence.shared']),
+    ).toEqual([false, false])
+  })
+
   test('keep to the call that they belong to when many callers wait at once', async () => {
     const it = traced()
     const requests = Array.from({ length: 3 }, () =>

@@ -78,9 +78,9 @@ describe('events', () => {
     const token = lease.token
     expect(lease.owner).toMatch(/^[0-9a-f]{32}@here$/)
     expect(events).toEqual([
-      { type: 'asked', call, resources: ['a'], waitMs: 10_000 },
+      { type: 'asked', call, resources: ['a'], waitMs: 10_000, shared: false },
       { type: 'attempt', call, ...about },
-      { type: 'granted', call, ...about, token, waitedMs: 0, handedOver: false },
+      { type: 'granted', call, ...about, token, waitedMs: 0, handedOver: false, shared: false },
       { type: 'renewed', ...about, token, slackMs: 20_000, ttlMs: 30_000 },
       { type: 'doubtful', ...about, token, cause: new Error('no answer'), remainingMs: 20_000 },
       { type: 'renewed', ...about, token, slackMs: 19_000, ttlMs: 30_000 },
