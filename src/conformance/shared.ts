@@ -58,9 +58,12 @@ export const SHARED: Cases = {
       const { resources } = first
       const second = await reader(fixture, two, { resources, ttlMs: ttls[1]! })
       const [short, long] = first.ttlMs < second.ttlMs ? [first, second] : [second, first]
+      // Some leases end with a session, which only its own engine extends.
+      const [ofShort, ofLong] = short === first ? [one, two] : [two, one]
       await holders(fixture, one, resources, [long])
       await fixture.refused(two, fixture.request({ resources }))
-      assert.deepEqual(await one.extend([short, long]), [{ kind: 'lost' }, { kind: 'held' }])
+      assert.deepEqual(await ofShort.extend([short]), [{ kind: 'lost' }])
+      assert.deepEqual(await ofLong.extend([long]), [{ kind: 'held' }])
       assert.equal((await one.release(short)).ours, false)
       await fixture.refused(two, fixture.request({ resources }))
       assert.equal((await two.release(long)).ours, true)
