@@ -49,7 +49,7 @@ const GUARANTEES: Guarantees = {
   token: "the revision of the cluster at which the request's keys were created",
   survives: { serverRestart: 'yes', lossOfServers: 'a minority', failover: 'yes' },
   order: 'first come, first served by process',
-  shared: false,
+  shared: true,
 }
 
 /** Sets the timeout of requests that concern no lease. */
@@ -85,7 +85,7 @@ export class EtcdEngine implements Engine {
     return this.#withFailures(request.resources, async () => {
       const timeoutMs = this.#plan.timeoutMs(request.ttlMs)
       // Read first, because a transaction needs an etcd lease: an attempt that is refused writes nothing.
-      const owned = this.#steps.ownership(request, await this.#steps.holders(request.resources, timeoutMs))
+      const owned = await this.#steps.ownership(request, timeoutMs)
       if (owned.kind === 'free') return this.#take(request, timeoutMs)
       if (owned.kind === 'taken') return this.#refusal(owned.by, timeoutMs)
       // It was granted before. This call's validity counts from now, so the servers must count from now, too.
@@ -102,14 +102,13 @@ export class EtcdEngine implements Engine {
     return together(pairs, RENEWALS_AT_ONCE, ({ lease, proof }) => this.#settle(lease, proof, timeoutMs))
   }
 
-  release({ resources, owner, ttlMs }: LeaseRef): Promise<Release> {
+  release(ref: LeaseRef): Promise<Release> {
+    const { resources, ttlMs } = ref
     return this.#withFailures(resources, async () => {
       const timeoutMs = this.#plan.timeoutMs(ttlMs)
-      const own = this.#plan.keys.own(resources, owner)
-      const holders = await this.#steps.holders(resources, timeoutMs)
-      const mine = holders.filter((holder, index) => holder?.key === own[index])
+      const mine = await this.#steps.held(ref, timeoutMs)
       // A place in the queue, and a lease whose grant was never answered, have the id that they began with.
-      const ids = new Set([...mine.map((each) => each!.lease), ownLeaseId({ owner, ttlMs })])
+      const ids = new Set([...mine.map(({ lease }) => lease), ownLeaseId(ref)])
       const ended = await Promise.all([...ids].map((id) => this.#steps.revoke(id, timeoutMs)))
       const ours = mine.length === resources.length && ended[0] === true
       // The servers' own queue decides who is next, so this process need not hold back.

@@ -49,23 +49,35 @@ async function* pages({ client, keys, timeoutMs }: EtcdCall, resource?: string):
 }
 
 async function shown(call: EtcdCall, groups: readonly EtcdKeyValue[][]): Promise<LeaseInfo[]> {
-  const infos = await together(groups, ASKED_AT_ONCE, async (places): Promise<LeaseInfo | undefined> => {
-    const first = places.reduce((a, b) => (b.createRevision < a.createRevision ? b : a))
-    const { resource, owner } = call.keys.parse(first.key)!
-    const { sinceMs } = parseValue(first.value)
-    const bound = first.lease !== '0'
-    const remainingMs = bound ? await call.steps.remainingMs(first.lease, call.timeoutMs) : undefined
+  const holders = groups.flatMap((places) => holdersAmong(call, places))
+  const infos = await together(holders, ASKED_AT_ONCE, async ({ place, waiters }): Promise<LeaseInfo | undefined> => {
+    const { resource, owner, shared } = call.keys.parse(place.key)!
+    const { sinceMs } = parseValue(place.value)
+    const bound = place.lease !== '0'
+    const remainingMs = bound ? await call.steps.remainingMs(place.lease, call.timeoutMs) : undefined
     // The lease has ended by now.
     if (bound && remainingMs === undefined) return undefined
     return {
       resource,
       owner,
-      token: first.createRevision,
+      token: place.createRevision,
       remainingMs,
+      ...(shared ? { shared } : {}),
       // Compares the clocks of two machines, because there is no other way to know.
       ...(sinceMs === undefined ? {} : { heldMs: Math.max(0, call.clock.wallMs() - sinceMs) }),
-      waiters: places.length - 1,
+      waiters,
     }
   })
   return infos.filter((info) => info !== undefined)
+}
+
+/** The first place, or all shared ones up to the first one that is not. */
+function holdersAmong(
+  { keys }: EtcdCall,
+  places: EtcdKeyValue[],
+): { readonly place: EtcdKeyValue; readonly waiters: number }[] {
+  places.sort((a, b) => Number(a.createRevision - b.createRevision))
+  const writer = places.findIndex(({ key }) => !keys.parse(key)!.shared)
+  const count = writer < 0 ? places.length : Math.max(writer, 1)
+  return places.slice(0, count).map((place) => ({ place, waiters: places.length - count }))
 }

@@ -3,19 +3,29 @@ import { createHash } from 'node:crypto'
 /**
  * Where things are in etcd. Each resource has a folder, with one key for each owner that holds it or waits for it:
  *
- *     <prefix><resource>/<owner>     bound to an etcd lease of that owner
+ *     <prefix><resource>/<owner>             bound to an etcd lease of that owner
+ *     <prefix><resource>/!shared/<owner>     the same, for a shared lease
  *
- * The owner of the key that was created first holds the resource; the others wait in the order of creation. One transaction
- * creates all keys of a request, so they share one create revision, and that is its token.
+ * Keys count in the order of their creation. An exclusive key holds the resource when there is none before it, a shared one
+ * when there is no exclusive one before it. One transaction creates all keys of a request, so they share one create
+ * revision, and that is its token.
  */
 export interface EtcdKeys {
   /** The owner's own keys, in the order of the resources. */
-  own(resources: readonly string[], owner: string): string[]
-  folder(resource: string): KeyRange
+  own(request: KeyOwner): string[]
+  readonly folder: (resource: string) => KeyRange
+  /** The exclusive keys of a folder. They are one range, because the shared keys come before them: `!` is first. */
+  readonly exclusive: (resource: string) => KeyRange
   /** All folders. */
   readonly all: KeyRange
   /** Returns undefined for a key of other software. */
   parse(key: string): ParsedKey | undefined
+}
+
+export interface KeyOwner {
+  readonly resources: readonly string[]
+  readonly owner: string
+  readonly shared?: boolean
 }
 
 export interface KeyRange {
@@ -26,19 +36,30 @@ export interface KeyRange {
 export interface ParsedKey {
   readonly resource: string
   readonly owner: string
+  readonly shared: boolean
 }
+
+const SHARED = '!shared'
 
 /** The prefix ends with a slash. */
 export function keysUnder(prefix: string): EtcdKeys {
+  const folder = (resource: string): KeyRange => folderOf(`${prefix}${escaped(resource)}/`)
   return {
-    own: (resources, owner) => resources.map((resource) => `${prefix}${escaped(resource)}/${escaped(owner)}`),
-    folder: (resource) => folderOf(`${prefix}${escaped(resource)}/`),
+    own: ({ resources, owner, shared = false }) =>
+      resources.map((resource) => `${folder(resource).key}${shared ? `${SHARED}/` : ''}${escapedOwner(owner)}`),
+    folder,
+    exclusive: (resource) => {
+      const { key, rangeEnd } = folder(resource)
+      return { key: folderOf(`${key}${SHARED}/`).rangeEnd, rangeEnd }
+    },
     all: folderOf(prefix),
     parse(key) {
       if (!key.startsWith(prefix)) return undefined
-      const [resource, owner, ...more] = key.slice(prefix.length).split('/')
-      if (resource === undefined || owner === undefined || more.length > 0) return undefined
-      return { resource: unescaped(resource), owner: unescaped(owner) }
+      const [resource, ...place] = key.slice(prefix.length).split('/')
+      const shared = place.length === 2 && place[0] === SHARED
+      const owner = place[shared ? 1 : 0]
+      if (resource === undefined || owner === undefined || place.length > (shared ? 2 : 1)) return undefined
+      return { resource: unescaped(resource), owner: unescaped(owner), shared }
     },
   }
 }
@@ -53,8 +74,14 @@ function escaped(name: string): string {
   return name.replaceAll('%', '%25').replaceAll('/', '%2F')
 }
 
+/** None comes before the shared keys in the order of names. */
+function escapedOwner(owner: string): string {
+  // eslint-disable-next-line no-control-regex -- control characters come before `!`
+  return escaped(owner).replace(/^[\u0000-!]/, (first) => `%${first.charCodeAt(0).toString(16).padStart(2, '0')}`)
+}
+
 function unescaped(name: string): string {
-  return name.replace(/%2F|%25/g, (code) => (code === '%2F' ? '/' : '%'))
+  return name.replace(/%([0-9a-f]{2})/gi, (_code, digits: string) => String.fromCharCode(Number.parseInt(digits, 16)))
 }
 
 /** etcd counts a lease's time in whole seconds. A longer time than asked for does no harm. */

@@ -6,7 +6,7 @@ import { base64 } from '../shared/http/text.ts'
 import { created, put, rangeFields, rangeRequest, type EtcdJson } from './client.ts'
 import type { EtcdCall } from './engine.ts'
 import { EtcdError } from './errors.ts'
-import { ownLeaseId, valueText } from './keys.ts'
+import { ownLeaseId, valueText, type KeyRange } from './keys.ts'
 
 /** A waiter looks again after this time at the latest: the member that it listens to may hang. */
 const LONGEST_SILENCE_MS = 5000
@@ -14,8 +14,9 @@ const LONGEST_SILENCE_MS = 5000
 const RETRY = { firstMs: 100, mostMs: 1000 }
 
 /**
- * Takes a place in the queue and resolves when it is the first one in all folders, proved after the wait. Revisions put the
- * places of all requests in one order, so no two requests can wait for each other.
+ * Takes a place in the queue and resolves when nobody is before it in any folder, proved after the wait; for a shared lease,
+ * nobody but others who share. Revisions put the places of all requests in one order, so no two requests can wait for each
+ * other.
  */
 export async function waitInQueue(call: EtcdCall, request: LeaseRequest, signal: AbortSignal): Promise<QueuedGrant> {
   const { client, clock, random } = call
@@ -51,11 +52,9 @@ function isTransient(error: unknown): boolean {
 }
 
 /** Safe to repeat: keys that exist already stay as they are. */
-async function takePlace(
-  { client, steps, keys, timeoutMs }: EtcdCall,
-  { resources, owner, ttlMs }: LeaseRequest,
-): Promise<bigint> {
-  const own = keys.own(resources, owner)
+async function takePlace({ client, steps, keys, timeoutMs }: EtcdCall, request: LeaseRequest): Promise<bigint> {
+  const { resources, owner, ttlMs } = request
+  const own = keys.own(request)
   await steps.grantLease({ owner, ttlMs }, timeoutMs)
   const { header, succeeded, results } = await client.transact(
     own.map((key) => created({ key: base64(key) }, '0')),
@@ -76,27 +75,48 @@ type QueueView =
   | { readonly kind: 'unproved' }
 
 /** Renews our etcd lease and sees who is before us. `EtcdSteps.prove` explains the order of the two, and what the term is for. */
-async function look(
-  { client, steps, keys, timeoutMs }: EtcdCall,
-  { resources, owner, ttlMs }: LeaseRequest,
-  token: bigint,
-): Promise<QueueView> {
-  const alive = await steps.keepAlive(ownLeaseId({ owner, ttlMs }), timeoutMs)
-  const ranges = resources.map((resource) => ({
-    ...rangeFields(keys.folder(resource)),
-    max_create_revision: String(token),
-    sort_target: 'CREATE',
-    sort_order: 'DESCEND',
-    limit: '2',
-    keys_only: true,
-  }))
-  const { header, found } = await client.read(ranges, timeoutMs)
-  const own = keys.own(resources, owner)
-  if (alive === undefined || found.some(([mine], index) => mine?.key !== own[index]))
-    throw new EngineError('etcd: our place in the queue is gone', resources)
+async function look(call: EtcdCall, request: LeaseRequest, token: bigint): Promise<QueueView> {
+  const { client, steps, keys, timeoutMs } = call
+  const { resources, shared = false } = request
+  if (shared) return lookForWriters(call, request, token)
+  const alive = await steps.keepAlive(ownLeaseId(request), timeoutMs)
+  const { header, found } = await client.read(upTo(token, resources.map(keys.folder), 2), timeoutMs)
+  const own = keys.own(request)
+  if (alive === undefined || found.some(([mine], index) => mine?.key !== own[index])) throw gone(resources)
   const before = found.map(([, other]) => other).find((other) => other !== undefined)
   if (before !== undefined) return { kind: 'behind', key: before.key, revision: header.revision }
   return alive.term === header.term ? { kind: 'first' } : { kind: 'unproved' }
+}
+
+/** The same for a shared lease. Our own keys are not in the range that decides, so they are proved by themselves. */
+async function lookForWriters(
+  { client, steps, keys, timeoutMs }: EtcdCall,
+  request: LeaseRequest,
+  token: bigint,
+): Promise<QueueView> {
+  const { resources } = request
+  const [proof] = await steps.prove([{ ...request, token }], timeoutMs)
+  if (proof!.kind === 'unknown') throw proof!.cause
+  if (proof!.kind !== 'held') throw gone(resources)
+  const { header, found } = await client.read(upTo(token, resources.map(keys.exclusive), 1), timeoutMs)
+  const [before] = found.flat()
+  return before === undefined ? { kind: 'first' } : { kind: 'behind', key: before.key, revision: header.revision }
+}
+
+/** The last keys of each range that were created up to that revision. */
+function upTo(revision: bigint, ranges: readonly KeyRange[], limit: number): object[] {
+  return ranges.map((range) => ({
+    ...rangeFields(range),
+    max_create_revision: String(revision),
+    sort_target: 'CREATE',
+    sort_order: 'DESCEND',
+    limit: String(limit),
+    keys_only: true,
+  }))
+}
+
+function gone(resources: readonly string[]): EngineError {
+  return new EngineError('etcd: our place in the queue is gone', resources)
 }
 
 /** Resolves when the key is deleted after that revision, or when it is time to look again. */

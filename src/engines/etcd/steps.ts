@@ -14,7 +14,7 @@ import {
   type EtcdKeyValue,
 } from './client.ts'
 import { CODE, isCode } from './errors.ts'
-import { ownLeaseId, secondsOf, valueText, type EtcdKeys, type EtcdValue } from './keys.ts'
+import { ownLeaseId, secondsOf, valueText, type EtcdKeys, type EtcdValue, type KeyOwner } from './keys.ts'
 
 export interface KeptAlive {
   /** The leader's term before the renewal, as the member that we asked knew it. */
@@ -34,8 +34,6 @@ export type EtcdProof =
   | { readonly kind: 'unknown'; readonly cause: Error }
   /** Held, but bound to an etcd lease of another length than the one asked for. */
   | { readonly kind: 'otherTtl'; readonly found: EtcdKeyValue }
-
-type Owned = Pick<LeaseRequest, 'resources' | 'owner'>
 
 /** How many renewals are under way at a time: each is a request of its own. */
 export const RENEWALS_AT_ONCE = 16
@@ -92,40 +90,62 @@ export class EtcdSteps {
     return Number(left < granted ? left + 1n : granted) * 1000
   }
 
-  /** Returns the first key of each resource: that of its holder. */
+  /** Returns the first key of each resource: that of its holder, or of one of those that share it. */
   async holders(resources: readonly string[], timeoutMs: number): Promise<(EtcdKeyValue | undefined)[]> {
     const { found } = await this.#client.read(this.#firsts(resources), timeoutMs)
     return found.map(([first]) => first)
   }
 
-  /** Decides from the first keys. */
-  ownership({ resources, owner }: Owned, holders: readonly (EtcdKeyValue | undefined)[]): EtcdOwnership {
-    const own = this.#keys.own(resources, owner)
-    const other = holders.find((holder, index) => holder !== undefined && holder.key !== own[index])
-    if (other !== undefined) return { kind: 'taken', by: other }
-    const mine = holders.find((holder) => holder !== undefined)
-    return mine === undefined ? { kind: 'free' } : { kind: 'own', token: mine.createRevision }
+  /** Returns the keys with which the owner holds the resources, for those that it holds. */
+  async held(request: KeyOwner, timeoutMs: number): Promise<EtcdKeyValue[]> {
+    const own = this.#keys.own(request)
+    if (request.shared !== true) {
+      const holders = await this.holders(request.resources, timeoutMs)
+      return holders.flatMap((holder, index) => (holder?.key === own[index] ? [holder!] : []))
+    }
+    const [mine, writers] = await this.#sharedView(request, timeoutMs)
+    return mine.flatMap((each, index) => (each !== undefined && !isBefore(writers[index], each) ? [each] : []))
   }
 
-  /** Creates the keys if nobody holds any of the resources and nobody waits for one. Returns whose they are now. */
-  async take({ resources, owner, ttlMs }: LeaseRequest, value: EtcdValue, timeoutMs: number): Promise<EtcdOwnership> {
+  async ownership(request: KeyOwner, timeoutMs: number): Promise<EtcdOwnership> {
+    if (request.shared !== true) return this.#ownership(request, await this.holders(request.resources, timeoutMs))
+    const [mine, writers] = await this.#sharedView(request, timeoutMs)
+    const index = writers.findIndex((writer, index) => isBefore(writer, mine[index]))
+    if (index < 0) return ownedBy(mine)
+    // The writer that is in the way may itself wait for readers.
+    const [holder = writers[index]!] = await this.holders([request.resources[index]!], timeoutMs)
+    return { kind: 'taken', by: holder }
+  }
+
+  /**
+   * Creates the keys if nobody holds any of the resources and nobody waits for one; for a shared lease, nobody but others who
+   * share them. Returns whose they are now.
+   */
+  async take(request: LeaseRequest, value: EtcdValue, timeoutMs: number): Promise<EtcdOwnership> {
+    const { resources, owner, ttlMs, shared = false } = request
+    const own = this.#keys.own(request)
+    const inTheWay = shared ? this.#keys.exclusive : this.#keys.folder
+    const unused = resources.map((resource) => created(rangeFields(inTheWay(resource)), '0'))
     const { header, succeeded, results } = await this.#client.transact(
-      resources.map((resource) => created(rangeFields(this.#keys.folder(resource)), '0')),
-      this.#keys.own(resources, owner).map((key) => put(key, valueText(value), ownLeaseId({ owner, ttlMs }))),
-      this.#firsts(resources).map(rangeRequest),
+      // Where all keys of the folder are in the way, our own are, too.
+      shared ? [...unused, created({ key: base64(own[0]!) }, '0')] : unused,
+      own.map((key) => put(key, valueText(value), ownLeaseId({ owner, ttlMs }))),
+      shared ? [] : this.#firsts(resources).map(rangeRequest),
       timeoutMs,
     )
     if (succeeded) return { kind: 'own', token: header.revision }
     // The keys may be our own, sent before to a member that did not answer in time.
-    return this.ownership(
-      { resources, owner },
+    if (shared) return this.ownership(request, timeoutMs)
+    return this.#ownership(
+      request,
       results.map(([first]) => first),
     )
   }
 
   /** Binds the keys to the etcd lease of this ttl, which keeps their create revision. Returns false when they are lost. */
-  async rebind({ resources, owner, token, ttlMs }: LeaseRef, value: EtcdValue, timeoutMs: number): Promise<boolean> {
-    const own = this.#keys.own(resources, owner)
+  async rebind(lease: LeaseRef, value: EtcdValue, timeoutMs: number): Promise<boolean> {
+    const { owner, token, ttlMs } = lease
+    const own = this.#keys.own(lease)
     const { succeeded } = await this.#client.transact(
       own.map((key) => created({ key: base64(key) }, String(token))),
       own.map((key) => put(key, valueText(value), ownLeaseId({ owner, ttlMs }))),
@@ -155,7 +175,7 @@ export class EtcdSteps {
     const reads = batches(renewed, READS_AT_ONCE, ({ ref }) => ref.resources.length)
     await together(reads, RENEWALS_AT_ONCE, async (batch) => {
       try {
-        const own = batch.flatMap(({ ref }) => this.#keys.own(ref.resources, ref.owner))
+        const own = batch.flatMap(({ ref }) => this.#keys.own(ref))
         const { header, found } = await this.#client.read(
           own.map((key) => ({ key: base64(key) })),
           timeoutMs,
@@ -171,14 +191,49 @@ export class EtcdSteps {
     return refs.map((ref) => proofs.get(ref)!)
   }
 
-  #firsts(resources: readonly string[]): object[] {
+  /** Decides from the first keys of the folders. */
+  #ownership(request: KeyOwner, holders: readonly (EtcdKeyValue | undefined)[]): EtcdOwnership {
+    const own = this.#keys.own(request)
+    const other = holders.find((holder, index) => holder !== undefined && holder.key !== own[index])
+    return other === undefined ? ownedBy(holders) : { kind: 'taken', by: other }
+  }
+
+  /**
+   * Returns the own shared key and the first exclusive key of each resource. They may be of different revisions: what matters is
+   * which of the two was created first, and nothing is ever created before what exists.
+   */
+  async #sharedView(request: KeyOwner, timeoutMs: number): Promise<[Found[], Found[]]> {
+    const { resources } = request
+    const own = this.#keys.own(request).map((key) => ({ key: base64(key) }))
+    const firsts = this.#firsts(resources, this.#keys.exclusive)
+    const pages = await Promise.all(
+      batches([...own, ...firsts], READS_AT_ONCE, () => 1).map((ranges) => this.#client.read(ranges, timeoutMs)),
+    )
+    const found = pages.flatMap((page) => page.found.map(([first]) => first))
+    return [found.slice(0, resources.length), found.slice(resources.length)]
+  }
+
+  #firsts(resources: readonly string[], range = this.#keys.folder): object[] {
     return resources.map((resource) => ({
-      ...rangeFields(this.#keys.folder(resource)),
+      ...rangeFields(range(resource)),
       sort_target: 'CREATE',
       sort_order: 'ASCEND',
       limit: '1',
     }))
   }
+}
+
+type Found = EtcdKeyValue | undefined
+
+/** A key that does not exist yet comes last. */
+function isBefore(one: Found, other: Found): boolean {
+  return one !== undefined && (other === undefined || one.createRevision < other.createRevision)
+}
+
+/** Nobody else is in the way. */
+function ownedBy(own: readonly Found[]): EtcdOwnership {
+  const mine = own.find((each) => each !== undefined)
+  return mine === undefined ? { kind: 'free' } : { kind: 'own', token: mine.createRevision }
 }
 
 interface Renewed {

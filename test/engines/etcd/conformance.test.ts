@@ -16,11 +16,12 @@ afterAll(() => Promise.all([one.stop(), three.stop()]))
 const methods = ['enqueue'] as const
 // etcd counts leases in whole seconds.
 const shortTtlMs = 1000
+const setup = { methods, shared: true, shortTtlMs }
 
 describe.concurrent('etcd, one member', () => {
-  for (const { name, run } of conformance({ engine: () => etcd(one.url), methods, shortTtlMs })) test(name, run)
+  for (const { name, run } of conformance({ engine: () => etcd(one.url), ...setup })) test(name, run)
 })
 
 describe.concurrent('etcd, three members', () => {
-  for (const { name, run } of conformance({ engine: () => etcd(three.urls), methods, shortTtlMs })) test(name, run)
+  for (const { name, run } of conformance({ engine: () => etcd(three.urls), ...setup })) test(name, run)
 })

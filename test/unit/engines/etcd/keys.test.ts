@@ -1,18 +1,39 @@
-import { assert, property, string } from 'fast-check'
+import { assert, boolean, property, string } from 'fast-check'
 import { expect, test } from 'vitest'
-import { keysUnder, leaseIdOf, parseValue, secondsOf, valueText } from '../../../../src/engines/etcd/keys.ts'
+import {
+  keysUnder,
+  leaseIdOf,
+  parseValue,
+  secondsOf,
+  valueText,
+  type KeyRange,
+} from '../../../../src/engines/etcd/keys.ts'
 
 const keys = keysUnder('app/locks/')
+const names = string({ unit: 'binary-ascii', minLength: 1 })
+
+function keyOf(resource: string, owner = 'me', shared = false): string {
+  return keys.own({ resources: [resource], owner, shared })[0]!
+}
+
+function isIn({ key, rangeEnd }: KeyRange, text: string): boolean {
+  const bytes = Buffer.from(text)
+  return bytes.compare(Buffer.from(key)) >= 0 && bytes.compare(Buffer.from(rangeEnd)) < 0
+}
 
 test('a key is readable, and can be taken apart again, whatever the names', () => {
-  expect(keys.own(['order:42', 'a/b%c'], 'me@host')).toEqual([
+  const resources = ['order:42', 'a/b%c']
+  expect(keys.own({ resources, owner: 'me@host' })).toEqual([
     'app/locks/order:42/me@host',
     'app/locks/a%2Fb%25c/me@host',
   ])
+  expect(keys.own({ resources, owner: 'me@host', shared: true })).toEqual([
+    'app/locks/order:42/!shared/me@host',
+    'app/locks/a%2Fb%25c/!shared/me@host',
+  ])
   assert(
-    property(string({ unit: 'grapheme', minLength: 1 }), string({ minLength: 1 }), (resource, owner) => {
-      const [key] = keys.own([resource], owner)
-      expect(keys.parse(key!)).toEqual({ resource, owner })
+    property(string({ unit: 'grapheme', minLength: 1 }), names, boolean(), (resource, owner, shared) => {
+      expect(keys.parse(keyOf(resource, owner, shared))).toEqual({ resource, owner, shared })
     }),
   )
 })
@@ -20,16 +41,25 @@ test('a key is readable, and can be taken apart again, whatever the names', () =
 test('a folder has the keys of its resource and of no other', () => {
   assert(
     property(string({ minLength: 1 }), string({ minLength: 1 }), (one, other) => {
-      const { key, rangeEnd } = keys.folder(one)
-      const inside = (text: string): boolean => {
-        const bytes = Buffer.from(text)
-        return bytes.compare(Buffer.from(key)) >= 0 && bytes.compare(Buffer.from(rangeEnd)) < 0
-      }
-      expect(inside(keys.own([one], 'me')[0]!)).toBe(true)
-      expect(inside(keys.own([other], 'me')[0]!)).toBe(one === other)
-      expect(inside(keys.own([`${one}/${other}`], 'me')[0]!)).toBe(false)
+      const folder = keys.folder(one)
+      expect(isIn(folder, keyOf(one))).toBe(true)
+      expect(isIn(folder, keyOf(other))).toBe(one === other)
+      expect(isIn(folder, keyOf(`${one}/${other}`))).toBe(false)
     }),
   )
+})
+
+test('one range has the exclusive keys of a resource and none of the shared ones, whatever the owner', () => {
+  const owners = [' me', '!me', '!shared', '!shared/me', '!shared0', '/me', '%me', '-', '694d77cc5b6ab0e1', 'é']
+  const [folder, exclusive] = [keys.folder('a'), keys.exclusive('a')]
+  const isRight = (owner: string): void => {
+    for (const shared of [false, true]) {
+      expect(isIn(folder, keyOf('a', owner, shared))).toBe(true)
+      expect(isIn(exclusive, keyOf('a', owner, shared))).toBe(!shared)
+    }
+  }
+  for (const owner of owners) isRight(owner)
+  assert(property(names, isRight))
 })
 
 test('keys of other software are none of ours', () => {
