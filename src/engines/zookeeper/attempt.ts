@@ -25,9 +25,9 @@ export async function attempt(
     return steps.enterAlone(request, withinMs)
   })
   if (alone !== undefined) return { kind: 'won', entry: alone, crowded: false }
-  const refused = await refusal(scope, resources, await steps.look(resources, withinMs), withinMs)
+  const refused = await refusal(scope, request, await steps.look(resources, withinMs), withinMs)
   if (refused !== undefined) return refused
-  // The folders are empty: an owner died there, or is just leaving.
+  // The folders have only those with whom we share: none at all if an owner died there, or is just leaving.
   const entry = await steps.enter(request, withinMs)
   const folders = await steps.look(resources, withinMs)
   const others = folders.map((folder) => ({
@@ -37,7 +37,7 @@ export async function attempt(
       folder.places.findIndex((place) => place.owner === owner),
     ),
   }))
-  const before = await refusal(scope, resources, others, withinMs)
+  const before = await refusal(scope, request, others, withinMs)
   if (before !== undefined) {
     await steps.remove(resources, entry.paths, withinMs, true)
     return before
@@ -52,12 +52,12 @@ export async function attempt(
 /** Who is in the way, and for how long at most unless that lease is renewed. Returns undefined if nobody is. */
 async function refusal(
   scope: SessionScope,
-  resources: readonly string[],
+  { resources, shared: isReader = false }: LeaseRequest,
   folders: readonly ResourceFolder[],
   withinMs: number,
 ): Promise<Refusal | undefined> {
   const { steps, znodes } = scope
-  const first = folders.findIndex(({ places }) => places.length > 0)
+  const first = folders.findIndex(({ places }) => places.some(({ shared }) => !(shared && isReader)))
   if (first < 0) {
     const left = await leftLeaseInTheWay(scope, resources, folders, withinMs)
     return left && { kind: 'refused', reason: 'held', holder: left.owner, remainingMs: left.ms }

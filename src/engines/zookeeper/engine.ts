@@ -44,7 +44,7 @@ const GUARANTEES: Guarantees = {
   token: "the number of the transaction that made the lease's znodes (czxid)",
   survives: { serverRestart: 'yes', lossOfServers: 'a minority', failover: 'yes' },
   order: 'first come, first served by process',
-  shared: false,
+  shared: true,
 }
 
 export class ZookeeperEngine implements Engine {

@@ -1,7 +1,8 @@
 import type { LeaseInfo } from '../../engine.ts'
+import { together } from '../shared/together.ts'
 import { numberOf } from './client.ts'
 import { leftPath } from './left-leases.ts'
-import { decodeName } from './names.ts'
+import { decodeName, holdersAmong, type QueuePlace } from './names.ts'
 import type { SessionScope } from './session-scope.ts'
 
 /** How many resources are asked about at once. */
@@ -18,33 +19,49 @@ export async function* inspectFolders(
       : [resource]
   for (let from = 0; from < resources.length; from += AT_ONCE) {
     const some = resources.slice(from, from + AT_ONCE)
-    for (const info of await Promise.all(some.map((one) => lease(scope, one, withinMs)))) {
-      if (info !== undefined) yield info
-    }
+    for (const infos of await Promise.all(some.map((one) => leases(scope, one, withinMs)))) yield* infos
   }
 }
 
-async function lease(
+async function leases(scope: SessionScope, resource: string, withinMs: number): Promise<LeaseInfo[]> {
+  const [folder] = await scope.steps.look([resource], withinMs)
+  const { places, left } = folder!
+  const some = places.slice(0, holdersAmong(places))
+  const [outlived, held] = await Promise.all([
+    together(left, AT_ONCE, (owner) => leftLease(scope, resource, owner, withinMs)),
+    together(some, AT_ONCE, (place) => heldLease(scope, resource, place, withinMs)),
+  ])
+  const holders = held.filter((info) => info !== undefined)
+  const waiters = places.length - holders.length
+  return [...outlived.filter((info) => info !== undefined), ...holders].map((info) => ({ ...info, waiters }))
+}
+
+/** A lease that was left to run out. */
+async function leftLease(
   { steps, znodes }: SessionScope,
   resource: string,
+  owner: string,
   withinMs: number,
 ): Promise<LeaseInfo | undefined> {
-  const [folder] = await steps.look([resource], withinMs)
-  const { places, left } = folder!
-  for (const owner of left) {
-    const found = await znodes.read(leftPath(steps, resource, owner), withinMs)
-    if (found?.data?.token === undefined) continue
-    const remainingMs = found.data.ttlMs - found.ageMs
-    if (remainingMs > 0) return { resource, owner, token: found.data.token, remainingMs, waiters: places.length }
-  }
-  const [first] = places
-  if (first === undefined) return undefined
-  const found = await znodes.read(`${steps.folder(resource)}/${first.name}`, withinMs)
+  const found = await znodes.read(leftPath(steps, resource, owner), withinMs)
+  if (found?.data?.token === undefined) return undefined
+  const { token, ttlMs } = found.data
+  const remainingMs = ttlMs - found.ageMs
+  return remainingMs > 0 ? { resource, owner, token, remainingMs } : undefined
+}
+
+async function heldLease(
+  { steps, znodes }: SessionScope,
+  resource: string,
+  { name, owner, shared }: QueuePlace,
+  withinMs: number,
+): Promise<LeaseInfo | undefined> {
+  const found = await znodes.read(`${steps.folder(resource)}/${name}`, withinMs)
   if (found === undefined) return undefined
   const { stat, data, ageMs } = found
-  const info = { resource, owner: first.owner, token: numberOf(stat.czxid), waiters: places.length - 1 }
+  const info = { resource, owner, token: numberOf(stat.czxid), ...(shared ? { shared } : {}) }
   if (data === undefined) return { ...info, remainingMs: undefined }
-  // The first in the queue, but not a holder yet: it still has to prove that, or waits for another resource.
+  // One of the first in the queue, but not a holder yet: it still has to prove that, or waits for another resource.
   if (data.heldMs === undefined) return undefined
   return { ...info, remainingMs: Math.max(data.ttlMs - ageMs, 0), heldMs: data.heldMs + ageMs }
 }

@@ -29,8 +29,9 @@ interface UnchangedZnode {
 const LOOK_PART = 1 / 2
 
 /**
- * Waits in the queue until we are first, proved after the wait. A lost connection does not cost the place; only the end of
- * the session does. Rejects when the signal aborts. Our znodes may then still exist; `entered` was called if they are known.
+ * Waits in the queue until nobody is before us; for a shared lease, nobody but others who share. That is proved after the wait.
+ * A lost connection does not cost the place; only the end of the session does. Rejects when the signal aborts. Our znodes may
+ * then still exist; `entered` was called if they are known.
  */
 export async function waitInQueue(
   scope: SessionScope,
@@ -54,7 +55,7 @@ export async function waitInQueue(
         entered(entry)
       }
       const folders = await steps.look(resources, withinMs)
-      const path = predecessor(scope, resources, entry, folders)
+      const path = predecessor(scope, request, entry, folders)
       if (path !== undefined) {
         before = await untilGone(scope, path, before, wait)
         continue
@@ -88,10 +89,13 @@ async function enteredBefore(
   return scope.steps.find(request, withinMs)
 }
 
-/** The znode right before ours in one of the queues. Only its end concerns us, so no other one is watched. */
+/**
+ * The znode right before ours in one of the queues; for a shared lease, the last exclusive one before ours. Only its end concerns
+ * us, so no other one is watched.
+ */
 function predecessor(
   { steps }: SessionScope,
-  resources: readonly string[],
+  { resources, shared: isReader = false }: LeaseRequest,
   { paths }: QueueEntry,
   folders: readonly ResourceFolder[],
 ): string | undefined {
@@ -100,7 +104,8 @@ function predecessor(
     const folder = steps.folder(resources[index]!)
     const own = places.findIndex(({ name }) => `${folder}/${name}` === paths[index])
     if (own < 0) throw new Error('our place in the queue was removed')
-    if (own > 0) before ??= `${folder}/${places[own - 1]!.name}`
+    const last = places.slice(0, own).findLast(({ shared }) => !(shared && isReader))
+    if (last !== undefined) before ??= `${folder}/${last.name}`
   }
   return before
 }

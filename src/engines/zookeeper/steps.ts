@@ -5,6 +5,7 @@ import {
   compareSequence,
   encodeName,
   firstPlace,
+  holdersAmong,
   leftName,
   placePrefix,
   readLeft,
@@ -27,7 +28,7 @@ export interface ResourceFolder {
   readonly left: readonly string[]
 }
 
-type PlaceRequest = Pick<LeaseRequest, 'resources' | 'owner' | 'ttlMs'>
+type PlaceRequest = Pick<LeaseRequest, 'resources' | 'owner' | 'ttlMs' | 'shared'>
 
 /** Folders come and go with their znodes. After meeting that this often in a row, an attempt fails. */
 const ROUNDS = 8
@@ -77,13 +78,14 @@ export class ZookeeperSteps {
    * Takes the first place of every queue if none of the folders exists yet, in one round trip. Returns undefined if one does;
    * `look` then sees who is in it, even if our server had fallen behind the leader before.
    */
-  async enterAlone({ resources, owner, ttlMs }: PlaceRequest, withinMs: number): Promise<QueueEntry | undefined> {
+  async enterAlone(request: PlaceRequest, withinMs: number): Promise<QueueEntry | undefined> {
+    const { resources, ttlMs } = request
     const data = encodeData({ ttlMs, heldMs: 0 })
-    const paths = resources.map((resource) => `${this.folder(resource)}/${firstPlace(owner)}`)
+    const paths = resources.map((resource) => `${this.folder(resource)}/${firstPlace(request)}`)
     try {
       const [, stat] = await Promise.all([
         this.#znodes.commit(withinMs, (transaction) => {
-          for (const resource of resources) this.#create(transaction, resource, true, owner, data)
+          for (const resource of resources) this.#create(transaction, resource, true, request, data)
         }),
         // Sent without waiting for the transaction. The name is known, because the server counts from 0.
         this.#znodes.stat(paths[0]!, withinMs),
@@ -97,15 +99,16 @@ export class ZookeeperSteps {
   }
 
   /** Takes the last place of every queue in one transaction: nobody can be before us in one and behind us in another. */
-  async enter({ resources, owner, ttlMs }: PlaceRequest, withinMs: number): Promise<QueueEntry> {
+  async enter(request: PlaceRequest, withinMs: number): Promise<QueueEntry> {
+    const { resources, ttlMs } = request
     const data = encodeData({ ttlMs })
     let lacking: ReadonlySet<string> = new Set()
     for (let round = 0; round < ROUNDS; round++) {
       try {
         const results = await this.#znodes.commit(withinMs, (transaction) => {
-          for (const resource of resources) this.#create(transaction, resource, lacking.has(resource), owner, data)
+          for (const resource of resources) this.#create(transaction, resource, lacking.has(resource), request, data)
         })
-        const paths = results.flatMap(({ path }) => (path?.includes(`/${placePrefix(owner)}`) === true ? [path] : []))
+        const paths = results.flatMap(({ path }) => (path?.includes(`/${placePrefix(request)}`) === true ? [path] : []))
         return this.#entered(paths, await this.#znodes.stat(paths[0]!, withinMs))
       } catch (error) {
         if (!isCode(error, CODE.nodeExists, CODE.noNode)) throw error
@@ -196,7 +199,7 @@ export class ZookeeperSteps {
       const folder = this.folder(resources[index]!)
       const own = places.filter((place) => place.owner === owner).map(({ name }) => name)
       if (left.includes(owner)) own.push(leftName(owner))
-      else if (own.length === 0 || own[0] !== places[0]?.name) held = false
+      else if (!places.slice(0, holdersAmong(places)).some(({ name }) => name === own[0])) held = false
       for (const name of own) paths.push(`${folder}/${name}`)
     }
     if (paths.length === 0) return false
@@ -240,10 +243,16 @@ export class ZookeeperSteps {
     return paths.filter((_, index) => stats[index]?.numChildren === 0)
   }
 
-  #create(transaction: ZookeeperTransaction, resource: string, folderToo: boolean, owner: string, data: Buffer): void {
+  #create(
+    transaction: ZookeeperTransaction,
+    resource: string,
+    folderToo: boolean,
+    request: PlaceRequest,
+    data: Buffer,
+  ): void {
     const folder = this.folder(resource)
     if (folderToo) transaction.create(folder, EMPTY, this.#acl, MODE.persistent)
-    transaction.create(`${folder}/${placePrefix(owner)}`, data, this.#acl, MODE.ephemeralSequential)
+    transaction.create(`${folder}/${placePrefix(request)}`, data, this.#acl, MODE.ephemeralSequential)
   }
 
   #entered(paths: readonly string[], stat: ZnodeStat | null): QueueEntry {

@@ -16,6 +16,7 @@ describe.concurrent('zookeeper', () => {
   const setup = {
     engine: () => zookeeper(driver, `127.0.0.1:${server.port}`, { maxTtl: '30s' }),
     methods: ['enqueue', 'leave', 'init'] as const,
+    shared: true,
     shortTtlMs: 600,
   }
   for (const { name, run } of conformance(setup)) test(name, run)
