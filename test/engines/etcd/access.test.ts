@@ -45,6 +45,11 @@ test('with a login of a role for the prefix everything works, also after the ser
   expect(await worker.release(lease)).toMatchObject({ ours: true })
   expect((await waiting).token).toBeGreaterThan(lease.token)
 
+  const shared = { ...requestFor('b'), shared: true }
+  expect((await worker.acquire(shared)).kind).toBe('granted')
+  const beside = await worker.enqueue!({ ...requestFor('b'), shared: true }, new AbortController().signal)
+  expect(await worker.release({ ...shared, token: beside.token })).toMatchObject({ ours: true })
+
   const wrong = await failureOf(engine(server.url, { username: 'worker', password: 'wrong-secret' }))
   expect(wrong).toMatchObject({ code: 'ENGINE', transient: false })
   const none = await failureOf(engine(server.url, {}))

@@ -4,7 +4,7 @@ import type { LockEvent } from '../../../src/events.ts'
 import { createLocks, type Locks } from '../../../src/locks.ts'
 import { startEtcdCluster, type EtcdCluster, type EtcdServer } from '../../../harness/servers/etcd.ts'
 import { until } from '../../../harness/until.ts'
-import { queueLength } from './setup.ts'
+import { queueLength } from '../readers-and-writers.ts'
 
 let cluster: EtcdCluster
 

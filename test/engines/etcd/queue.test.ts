@@ -5,7 +5,8 @@ import { createLocks } from '../../../src/locks.ts'
 import { startEtcd, type EtcdServer } from '../../../harness/servers/etcd.ts'
 import { until } from '../../../harness/until.ts'
 import { granted, requestFor } from '../requests.ts'
-import { base64, queueLength, contents, watchedFetch } from './setup.ts'
+import { queueLength } from '../readers-and-writers.ts'
+import { base64, contents, watchedFetch } from './setup.ts'
 
 let server: EtcdServer
 

@@ -1,7 +1,5 @@
 import type { Fetch } from '../../../src/engines/etcd/index.ts'
-import type { Engine } from '../../../src/engine.ts'
 import type { EtcdServer } from '../../../harness/servers/etcd.ts'
-import { collect } from '../requests.ts'
 
 export function base64(text: string): string {
   return Buffer.from(text).toString('base64')
@@ -13,12 +11,6 @@ export async function contents(server: EtcdServer): Promise<{ keys: string[]; le
   const { kvs = [] } = (await server.call('kv/range', all)) as { kvs?: { key: string }[] }
   const { leases = [] } = (await server.call('lease/leases', {})) as { leases?: unknown[] }
   return { keys: kvs.map(({ key }) => Buffer.from(key, 'base64').toString()), leases }
-}
-
-/** How many stand in a resource's queue, with the one who has it. */
-export async function queueLength(engine: Engine, resource: string): Promise<number> {
-  const [info] = await collect(engine.inspect(resource))
-  return info === undefined ? 0 : info.waiters! + 1
 }
 
 /** The platform's fetch, with a look at each request before it is sent. */

@@ -1,10 +1,12 @@
 import { describe } from 'vitest'
 import { etcd } from '../../../src/engines/etcd/index.ts'
 import { startEtcd } from '../../../harness/servers/etcd.ts'
+import { readerTrials } from '../readers-and-writers.ts'
 import { faultTrials, processTrials, type BreakableServers } from '../trials.ts'
 
 describe.concurrent('etcd', () => {
   processTrials({ connector: 'etcd', start, nextWithinMs: 30_000 })
+  readerTrials({ connector: 'etcd', start, nextWithinMs: 30_000 })
   faultTrials({ start, survivesRestart: true })
 })
 
