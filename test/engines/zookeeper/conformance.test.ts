@@ -1,23 +1,31 @@
 import * as driver from 'node-zookeeper-client'
 import { afterAll, beforeAll, describe, test } from 'vitest'
 import { conformance } from '../../../src/conformance/index.ts'
+import type { Engine } from '../../../src/engine.ts'
 import { zookeeper } from '../../../src/engines/zookeeper/index.ts'
-import { startZookeeper, type ZookeeperServer } from '../../../harness/servers/zookeeper.ts'
+import {
+  startZookeeper,
+  startZookeeperEnsemble,
+  type ZookeeperEnsemble,
+  type ZookeeperServer,
+} from '../../../harness/servers/zookeeper.ts'
 
-let server: ZookeeperServer
+let one: ZookeeperServer
+let three: ZookeeperEnsemble
 
 beforeAll(async () => {
-  server = await startZookeeper()
+  ;[one, three] = await Promise.all([startZookeeper(), startZookeeperEnsemble()])
 })
 
-afterAll(() => server.stop())
+afterAll(() => Promise.all([one.stop(), three.stop()]))
 
-describe.concurrent('zookeeper', () => {
-  const setup = {
-    engine: () => zookeeper(driver, `127.0.0.1:${server.port}`, { maxTtl: '30s' }),
-    methods: ['enqueue', 'leave', 'init'] as const,
-    shared: true,
-    shortTtlMs: 600,
-  }
-  for (const { name, run } of conformance(setup)) test(name, run)
+const setup = { methods: ['enqueue', 'leave', 'init'] as const, shared: true, shortTtlMs: 600 }
+const open = (servers: string): Engine => zookeeper(driver, servers, { maxTtl: '30s' })
+
+describe.concurrent('zookeeper, one server', () => {
+  for (const { name, run } of conformance({ engine: () => open(`127.0.0.1:${one.port}`), ...setup })) test(name, run)
+})
+
+describe.concurrent('zookeeper, three servers', () => {
+  for (const { name, run } of conformance({ engine: () => open(three.connectString), ...setup })) test(name, run)
 })

@@ -9,6 +9,7 @@ import {
   type ZookeeperServer,
 } from '../../../harness/servers/zookeeper.ts'
 import { until } from '../../../harness/until.ts'
+import { groupsOf, lineUp } from '../readers-and-writers.ts'
 import { rawClient, spyingDriver } from './raw-client.ts'
 
 let ensemble: ZookeeperEnsemble
@@ -69,6 +70,24 @@ test('the leader is killed while waiters queue: nobody loses a place, nobody ove
   expect(most).toBe(1)
   expect(tokens).toEqual([...tokens].sort((a, b) => (a < b ? -1 : 1)))
   expect(await raw.children('/leader')).toEqual([])
+  await leader.restart()
+})
+
+test('the leader is killed in the middle of a mixed queue: readers keep their leases, all are served in their order', async () => {
+  const holders = [newLocks('/mixed'), newLocks('/mixed')]
+  const leases = await Promise.all(holders.map((locks) => locks.acquire('x', { shared: true })))
+  const engines = [0, 1].map(() => zookeeper(driver, ensemble.connectString, { path: '/mixed' }))
+  onTestFinished(() => Promise.all(engines.map((engine) => engine.close())).then(() => undefined))
+  const queue = await lineUp(engines, 'x', 'wrrwr')
+  const leader = await ensemble.leader()
+  await leader.kill()
+  for (const lease of leases) {
+    await until(() => lease.extend().then(() => true), { what: 'a renewal by the new leader', withinMs: 20_000 })
+    expect(await lease.release()).toBe(true)
+  }
+  await queue.over
+  expect(groupsOf(queue.events)).toEqual(['w0', 'r1 r2', 'w3', 'r4'])
+  expect(queue.tokens).toEqual([...queue.tokens].sort((a, b) => (a < b ? -1 : 1)))
   await leader.restart()
 })
 

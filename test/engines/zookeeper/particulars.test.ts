@@ -7,7 +7,7 @@ import { createLocks, type Locks, type LocksOptions } from '../../../src/index.t
 import { startProxy } from '../../../harness/faults/proxy.ts'
 import { startZookeeper, type ZookeeperServer } from '../../../harness/servers/zookeeper.ts'
 import { until } from '../../../harness/until.ts'
-import { rawClient, spyingDriver } from './raw-client.ts'
+import { endSession, rawClient, spyingDriver } from './raw-client.ts'
 
 let server: ZookeeperServer
 let count = 0
@@ -283,7 +283,7 @@ describe('the end of a lease', () => {
     const locks = createLocks(zookeeper(spyingDriver(clients), address(), { path, maxTtl: '5s' }), { ttl: '5s' })
     onTestFinished(() => locks.close())
     const lease = await locks.acquire('x')
-    await endSession(clients[0]!)
+    await endSession(clients[0]!, address())
     await until(() => lease.signal.aborted, { what: 'the signal' })
     expect(lease.signal.reason).toMatchObject({ reason: 'stolen' })
     const next = await locks.acquire('x', { wait: '10s' })
@@ -300,7 +300,7 @@ describe('the end of a lease', () => {
     onTestFinished(() => locks.close())
     const waiting = locks.acquire('x', { wait: '20s' })
     await until(async () => (await shown(engine, 'x'))?.waiters === 1, { what: 'a waiter' })
-    await endSession(clients[0]!)
+    await endSession(clients[0]!, address())
     await until(() => clients.length === 2, { what: 'a new session' })
     await until(async () => (await shown(engine, 'x'))?.waiters === 1, { what: 'the waiter again' })
     await engine.release({ ...request('holder', 'x'), token: 0n })
@@ -465,22 +465,3 @@ describe('sessions and ttls', () => {
     expect(() => createLocks(engine, { ttl: '21s' })).toThrow('zookeeper(driver, servers, { maxTtl }) allows for more')
   })
 })
-
-/** As the servers do when they have not heard of it for too long. */
-async function endSession(client: driver.Client): Promise<void> {
-  let expired = false
-  client.once('expired', () => (expired = true))
-  const options = { sessionId: client.getSessionId(), sessionPassword: client.getSessionPassword() }
-  const steal = async (): Promise<boolean> => {
-    const thief = driver.createClient(address(), options as Partial<driver.Option>)
-    const gone = new Promise<void>((resolve) => thief.once('disconnected', resolve))
-    // At once: its true owner connects again, and takes it back.
-    thief.once('connected', () => thief.close())
-    if (!expired) {
-      thief.connect()
-      await gone
-    }
-    return expired
-  }
-  await until(steal, { what: 'the end of the session', everyMs: 200 })
-}

@@ -1,6 +1,7 @@
 import * as driver from 'node-zookeeper-client'
 import { onTestFinished } from 'vitest'
 import type { ZookeeperDriver } from '../../../src/engines/zookeeper/index.ts'
+import { until } from '../../../harness/until.ts'
 
 /** What a client sees and does that knows nothing of leases. */
 export interface RawClient {
@@ -54,4 +55,23 @@ export function spyingDriver(clients: driver.Client[]): ZookeeperDriver {
       return client
     },
   }
+}
+
+/** Ends a session, as the servers do when they have not heard of it for too long. */
+export async function endSession(client: driver.Client, servers: string): Promise<void> {
+  let expired = false
+  client.once('expired', () => (expired = true))
+  const options = { sessionId: client.getSessionId(), sessionPassword: client.getSessionPassword() }
+  const steal = async (): Promise<boolean> => {
+    const thief = driver.createClient(servers, options as Partial<driver.Option>)
+    const gone = new Promise<void>((resolve) => thief.once('disconnected', resolve))
+    // At once: its true owner connects again, and takes it back.
+    thief.once('connected', () => thief.close())
+    if (!expired) {
+      thief.connect()
+      await gone
+    }
+    return expired
+  }
+  await until(steal, { what: 'the end of the session', everyMs: 200 })
 }

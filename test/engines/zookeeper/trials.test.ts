@@ -2,11 +2,13 @@ import * as driver from 'node-zookeeper-client'
 import { describe } from 'vitest'
 import { zookeeper } from '../../../src/engines/zookeeper/index.ts'
 import { startZookeeper } from '../../../harness/servers/zookeeper.ts'
+import { readerTrials } from '../readers-and-writers.ts'
 import { faultTrials, processTrials, type BreakableServers } from '../trials.ts'
 
 describe.concurrent('zookeeper', () => {
   // A dead process is noticed when its session ends, after twice the longest ttl.
   processTrials({ connector: 'zookeeper', start, nextWithinMs: 40_000 })
+  readerTrials({ connector: 'zookeeper', start, nextWithinMs: 40_000 })
   faultTrials({ start: () => start(10_000), survivesRestart: true })
 })
 
