@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
-import { consul } from '../../../src/engines/consul/index.ts'
+import { consul, type Fetch } from '../../../src/engines/consul/index.ts'
 import type { LeaseRef } from '../../../src/engine.ts'
 import { createLocks } from '../../../src/locks.ts'
 import { startProxy, type Proxy } from '../../../harness/faults/proxy.ts'
@@ -232,6 +232,33 @@ test('an attempt that is not answered in time rejects, and is undone without a l
   await until(async () => (await contents(server)).sessions.length === 0, { what: 'the undoing', withinMs: 15_000 })
   const two = open(server.url)
   await two.release(await granted(two, requestFor('undone')))
+})
+
+test('a shared lease is refused before any server is asked, with the reason and what to do', async () => {
+  let asked = 0
+  const fetch: Fetch = async () => {
+    asked++
+    throw new Error('expected no request')
+  }
+  const locks = createLocks(open(server.url, { fetch }))
+  await expect(locks.acquire('a', { shared: true })).rejects.toThrow(
+    new RangeError(
+      'shared: expected false, because the consul engine has no shared leases; take an exclusive lease, or an engine that has ' +
+        'them (docs/guarantees.md)',
+    ),
+  )
+  expect(asked).toBe(0)
+})
+
+test('readers who take one of several names each are side by side, and a writer who takes all is alone', async () => {
+  const names = ['report:1', 'report:2']
+  const [one, two] = [createLocks(open(server.url)), createLocks(open(server.url))]
+  const readers = [await one.tryAcquire(names[0]!), await two.tryAcquire(names[1]!)]
+  expect(await one.tryAcquire(names)).toBeNull()
+  for (const reader of readers) expect(await reader?.release()).toBe(true)
+  const writer = await one.tryAcquire(names)
+  for (const name of names) expect(await two.tryAcquire(name)).toBeNull()
+  expect(await writer?.release()).toBe(true)
 })
 
 test('a server that does not answer is left for the next one, which is then asked first', async () => {

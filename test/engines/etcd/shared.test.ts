@@ -226,23 +226,23 @@ test('another ttl of a reader moves its own keys alone', async () => {
   for (const each of [first, second]) expect(await one.release(each)).toMatchObject({ ours: true })
 })
 
-test('etcdctl lock waits for readers, and readers wait for it', async () => {
+test.each([true, false])('etcdctl lock and leases keep each other out (shared: %s)', async (shared) => {
   const { path, env } = program('etcdctl')
   const one = engine()
-  const lease = await reader(one, 'ctl')
+  const lease = await granted(one, { ...requestFor('ctl'), shared })
   const ctl = spawn(path, ['--endpoints', server.url, 'lock', 'ringfence/ctl'], { env: { ...process.env, ...env } })
   onTestFinished(() => void ctl.kill('SIGKILL'))
   let printed = ''
   ctl.stdout.setEncoding('utf8').on('data', (text: string) => (printed += text))
   await until(async () => (await queueLength(one, 'ctl')) === 2, { what: 'etcdctl in the queue' })
-  const request = { ...requestFor('ctl'), shared: true }
+  const request = { ...requestFor('ctl'), shared }
   expect(await one.acquire(request)).toMatchObject({ kind: 'refused', holder: lease.owner })
   const waiting = one.enqueue!(request, never)
-  await until(async () => (await queueLength(one, 'ctl')) === 3, { what: 'a reader behind it' })
+  await until(async () => (await queueLength(one, 'ctl')) === 3, { what: 'a place behind it' })
   expect(printed).toBe('')
   await one.release(lease)
   await until(() => printed.startsWith('ringfence/ctl/'), { what: 'etcdctl has the lock' })
-  expect(await one.acquire({ ...requestFor('ctl'), shared: true })).toMatchObject({ kind: 'refused' })
+  expect(await one.acquire({ ...requestFor('ctl'), shared })).toMatchObject({ kind: 'refused' })
   ctl.kill('SIGINT')
   const { token } = await waiting
   expect(token).toBeGreaterThan(lease.token)
