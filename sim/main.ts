@@ -6,7 +6,7 @@ import { failed } from './checkers/all.ts'
 import { commit } from './commit.ts'
 import { EXPLORATIONS, WRONG_RESTARTS } from './explore/catalogue.ts'
 import { explore, type Explored, type Limits } from './explore/explore.ts'
-import { exploreLine, LINES, WRONG_LINES } from './explore/line/catalogue.ts'
+import { exploreLine, LINES, SHARED_LINES, WRONG_LINES } from './explore/line/catalogue.ts'
 import { drawPlan } from './plan.ts'
 import { run, type Outcome } from './run.ts'
 import { SCENARIOS } from './scenarios/catalogue.ts'
@@ -109,7 +109,11 @@ function picture(history: Outcome['world']['history'], title: string): void {
 function exploreAll(only: string | undefined, states: number): number {
   let wrong = 0
   const look = (name: string, wanted: Explored['verdict'], found: (limits: Limits) => Explored): void => {
-    if (only !== undefined && (only in EXPLORATIONS || only in LINES ? name !== only : !name.includes(only))) return
+    if (
+      only !== undefined &&
+      ([EXPLORATIONS, LINES, SHARED_LINES].some((all) => only in all) ? name !== only : !name.includes(only))
+    )
+      return
     const told = (seen: number, open: number): void =>
       console.error(`${name}: ${seen} states so far, ${open} of them still to be looked at`)
     const explored = found({ states, told })
@@ -124,7 +128,8 @@ function exploreAll(only: string | undefined, states: number): number {
   for (const [name, one] of Object.entries(EXPLORATIONS)) look(name, 'holds', (limits) => explore(one, limits))
   for (const [name, one] of Object.entries(WRONG_RESTARTS))
     look(`wrong: ${name}`, 'broken', (limits) => explore(one, limits))
-  for (const [name, one] of Object.entries(LINES)) look(name, 'holds', (limits) => exploreLine(one, limits))
+  for (const [name, one] of Object.entries({ ...LINES, ...SHARED_LINES }))
+    look(name, 'holds', (limits) => exploreLine(one, limits))
   for (const [name, one] of Object.entries(WRONG_LINES))
     look(`wrong: ${name}`, 'broken', (limits) => exploreLine(one, limits))
   return wrong === 0 ? 0 : 1

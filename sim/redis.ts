@@ -230,7 +230,9 @@ export class Redis {
       }
       case 'zadd':
       case 'zrem':
+      case 'zrange':
       case 'zrangebyscore':
+      case 'zscore':
         return this.#sorted(name, key, args.slice(1))
       case 'publish':
         return this.#publish(key, value)
@@ -262,11 +264,16 @@ export class Redis {
     return value
   }
 
-  #sorted(name: 'zadd' | 'zrem' | 'zrangebyscore', key: string, args: readonly string[]): Reply {
+  #sorted(name: 'zadd' | 'zrem' | 'zrange' | 'zrangebyscore' | 'zscore', key: string, args: readonly string[]): Reply {
     const entry = this.get(key)
     const set = entry?.value ?? new SortedSet()
     if (!(set instanceof SortedSet)) throw wrongType()
     if (name === 'zrangebyscore') return set.range(rangeOf(args))
+    if (name === 'zscore') return set.score(args[0]!)
+    if (name === 'zrange') {
+      if (args.join(' ') !== '-1 -1 withscores') throw new Error(`not modelled: ZRANGE … ${args.join(' ')}`)
+      return set.last()
+    }
     const { next, count } = name === 'zadd' ? set.add(args) : set.remove(args)
     if (next === set) return count
     this.set(key, next.size === 0 ? undefined : { value: next, expiresMs: entry?.expiresMs ?? Infinity })
@@ -291,6 +298,9 @@ export class Redis {
         const ms = wholeNumber(options[++at] ?? '')
         if (ms <= 0) throw new ServerError(`ERR invalid expire time in 'set' command`)
         expiresMs = Math.floor(this.#clock()) + ms
+      } else if (option === 'pxat') {
+        expiresMs = wholeNumber(options[++at] ?? '')
+        if (expiresMs <= 0) throw new ServerError(`ERR invalid expire time in 'set' command`)
       } else throw new Error(`not modelled: SET … ${option}`)
     }
     const before = answerBefore ? this.#text(key) : null

@@ -53,6 +53,17 @@ export class SortedSet {
       .flatMap(([member, score]) => (withScores ? [member, String(score)] : [member]))
   }
 
+  score(member: string): string | null {
+    const score = this.#scores.get(member)
+    return score === undefined ? null : String(score)
+  }
+
+  /** The member with the highest score, and that. */
+  last(): string[] {
+    const [member, score] = this.entries().at(-1) ?? []
+    return member === undefined ? [] : [member, String(score)]
+  }
+
   /** By score, and by name where that is the same. */
   entries(): [string, number][] {
     return [...this.#scores].sort(([a, x], [b, y]) => x - y || (a < b ? -1 : 1))

@@ -1,7 +1,8 @@
 import { LINE_BUGS } from './line.ts'
 import type { Mutation } from './mutation.ts'
+import { READER_BUGS } from './readers.ts'
 import { UNFIT_VOTERS } from './unfit-voters.ts'
 import { UNSAFE } from './unsafe.ts'
 import { UNTIDY } from './untidy.ts'
 
-export const MUTATIONS: readonly Mutation[] = [...UNSAFE, ...UNFIT_VOTERS, ...UNTIDY, ...LINE_BUGS]
+export const MUTATIONS: readonly Mutation[] = [...UNSAFE, ...UNFIT_VOTERS, ...UNTIDY, ...LINE_BUGS, ...READER_BUGS]

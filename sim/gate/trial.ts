@@ -2,7 +2,7 @@ import { failed } from '../checkers/all.ts'
 import { ADMISSIONS, exploreAdmission } from '../explore/admission.ts'
 import { EXPLORATIONS } from '../explore/catalogue.ts'
 import { explore } from '../explore/explore.ts'
-import { exploreLine, LINES } from '../explore/line/catalogue.ts'
+import { exploreLine, LINES, SHARED_LINES } from '../explore/line/catalogue.ts'
 import { drawPlan } from '../plan.ts'
 import { run } from '../run.ts'
 import type { Mutation } from './mutation.ts'
@@ -27,9 +27,9 @@ function byExploration(): Finding {
   return { caught: false, how: `not in ${states} states` }
 }
 
-function byLine(): Finding {
+function byLine(lines: typeof LINES): Finding {
   let states = 0
-  for (const [name, configuration] of Object.entries(LINES)) {
+  for (const [name, configuration] of Object.entries(lines)) {
     const found = exploreLine(configuration, {
       states: configuration.size === 'small' ? MOST_STATES : MOST_STATES / 10,
     })
@@ -66,7 +66,9 @@ function trial(by: Mutation['by'], seeds: number): Finding | Promise<Finding> {
     case 'exploration':
       return byExploration()
     case 'line':
-      return byLine()
+      return byLine(LINES)
+    case 'readers':
+      return byLine(SHARED_LINES)
     case 'admission':
       return byAdmission()
     case 'seeds':

@@ -47,8 +47,8 @@ export const UNSAFE: readonly Mutation[] = [
     'wrong variant',
     'exploration',
     SCRIPTS,
-    'local v = math.max(highest + 1, ',
-    'local v = math.max(highest, ',
+    'return math.max(highest + 1, ',
+    'return math.max(highest, ',
   ),
   mutation(
     'acquire does not raise the counter (short way)',

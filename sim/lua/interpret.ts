@@ -353,6 +353,7 @@ const LIBRARY: Globals = {
   },
   tostring: (value) => (typeof value === 'boolean' || value === undefined ? String(value ?? 'nil') : luaText(value)),
   math: new LuaTable([
+    ['floor', (value) => Math.floor(numberOrThrow(value))],
     ['max', (...all) => Math.max(...all.map(numberOrThrow))],
     ['min', (...all) => Math.min(...all.map(numberOrThrow))],
   ]),

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
-import { exploreLine, LINES, WRONG_LINES } from '../../sim/explore/line/catalogue.ts'
+import { exploreLine, LINES, SHARED_LINES, WRONG_LINES } from '../../sim/explore/line/catalogue.ts'
 
-const small = Object.entries(LINES).filter(([, { size }]) => size === 'small')
+const small = Object.entries({ ...LINES, ...SHARED_LINES }).filter(([, { size }]) => size === 'small')
 
 describe('the line on the servers, by its own scripts, in every order of events', () => {
   test.each(small)('is safe, in order, and never stands still: %s', { timeout: 300_000 }, (_name, configuration) => {

@@ -1,5 +1,6 @@
 import { numbersIn, type State } from '../state.ts'
 import type { LineClients } from './clients.ts'
+import { isShared } from './steps.ts'
 import { LINK, linkAt, NODE, nodeAt, PHASE, PROCESS, processAt, RUN, SENT, sentAt } from './state.ts'
 
 /** More than enough for every waiter to be served. */
@@ -89,8 +90,11 @@ function lapse(model: LineClients, state: State): void {
     const at = nodeAt(shape, node)
     const lock = state[at + NODE.lock]!
     const owner = lock > shape.owners ? lock - shape.owners : lock
-    if (lock > 0 && model.isPast(state, owner)) state[at + NODE.lock] = 0
-    for (let one = 1; one <= shape.owners; one++)
-      if (model.isPast(state, one)) state[at + NODE.line] = state[at + NODE.line]! & ~(1 << one)
+    if (lock > 0 && !isShared(lock, shape.owners) && model.isPast(state, owner)) state[at + NODE.lock] = 0
+    for (let one = 1; one <= shape.owners; one++) {
+      if (!model.isPast(state, one)) continue
+      state[at + NODE.line] = state[at + NODE.line]! & ~(1 << one)
+      if (model.has(state, node, one)) model.expire(state, node, one)
+    }
   }
 }

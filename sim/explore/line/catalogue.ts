@@ -6,7 +6,8 @@ const plain: LineConfiguration = {
   nodes: 3,
   waiters: 2,
   owners: 1,
-  newcomer: false,
+  newcomers: 0,
+  readers: [],
   inLine: true,
   duplicates: 0,
   expiries: 0,
@@ -38,9 +39,9 @@ export const LINES: Readonly<Record<string, LineConfiguration & { readonly size:
   'a line of two, an expiry': { ...plain, expiries: 1, size: 'small' },
   'a line of one, a lost claim': { ...ALONE, size: 'small' },
   'a line of one, a lost claim, a repeated and a late command': { ...ALONE, duplicates: 1, lates: 1, size: 'small' },
-  'a line of one, a newcomer': { ...plain, waiters: 1, newcomer: true, size: 'small' },
+  'a line of one, a newcomer': { ...plain, waiters: 1, newcomers: 1, size: 'small' },
   'a line of two, two expiries': { ...plain, expiries: 2, ...LARGE },
-  'a line of two, a newcomer': { ...plain, newcomer: true, ...LARGE },
+  'a line of two, a newcomer': { ...plain, newcomers: 1, ...LARGE },
   'a line of two that forms, a crash': { ...plain, inLine: false, crashes: 1, ...LARGE },
   'a line of two, a holder that ends, two expiries': { ...plain, deaths: 1, expiries: 2, ...LARGE },
   'a line of two, a repeated and a late command, two expiries, a crash': {
@@ -60,6 +61,73 @@ export const LINES: Readonly<Record<string, LineConfiguration & { readonly size:
   'a line of three that forms': { ...plain, waiters: 3, inLine: false, ...LARGE },
 }
 
+/** Nobody holds the lock, and these come by, each without standing in line. */
+const comeBy = (kinds: string, more: Partial<LineConfiguration> = {}): LineConfiguration => ({
+  ...plain,
+  waiters: 0,
+  newcomers: kinds.length,
+  readers: readersIn(kinds).map((index) => index + 1),
+  free: true,
+  ...more,
+})
+
+/** The first holds the lock, the others are in line. */
+const inLine = (kinds: string, more: Partial<LineConfiguration> = {}): LineConfiguration => ({
+  ...plain,
+  waiters: kinds.length - 1,
+  readers: readersIn(kinds),
+  ...more,
+})
+
+function readersIn(kinds: string): number[] {
+  return Array.from(kinds, (kind, index) => (kind === 'r' ? index : -1)).filter((index) => index >= 0)
+}
+
+const ANY = { clocks: 'any', expiries: 2 } as const
+
+/** Shared leases: `w` is a writer, `r` a reader. */
+export const SHARED_LINES: Readonly<Record<string, LineConfiguration & { readonly size: 'small' | 'large' }>> = {
+  'w and r come by': { ...comeBy('wr'), size: 'small' },
+  'w and r come by, a repeated command, two expiries': {
+    ...comeBy('wr', { duplicates: 1, expiries: 2 }),
+    size: 'small',
+  },
+  'w and r come by, a crash': { ...comeBy('wr', { crashes: 1 }), size: 'small' },
+  'w and r come by, any clocks, a repeated command': {
+    ...comeBy('wr', { ...ANY, duplicates: 1, calmEvery: 16 }),
+    size: 'small',
+  },
+  'w, r and r come by': { ...comeBy('wrr'), ...LARGE },
+  'w, w and r come by': { ...comeBy('wwr'), ...LARGE },
+  'w holds, r and r in line': { ...inLine('wrr'), size: 'small' },
+  'r holds, w and r in line': { ...inLine('rwr'), size: 'small' },
+  'r holds, r and w in line': { ...inLine('rrw'), size: 'small' },
+  'r holds, w in line, r comes by': { ...inLine('rw', { newcomers: 1, readers: [0, 2] }), size: 'small' },
+  'r holds, w in line gives up, r in line': { ...inLine('rwr', { giveUps: 1 }), size: 'small' },
+  'w holds, r in line, a lost claim': { ...inLine('wr', SWAP), size: 'small' },
+  'r holds, r in line, a lost claim, a repeated and a late command': {
+    ...inLine('rr', { ...SWAP, duplicates: 1, lates: 1 }),
+    ...LARGE,
+  },
+  'w, r and r come by, two expiries': { ...comeBy('wrr', { expiries: 2 }), ...LARGE },
+  'w, r and r come by, any clocks': { ...comeBy('wrr', ANY), ...LARGE },
+  'w, r and r come by, a repeated command': { ...comeBy('wrr', { duplicates: 1 }), ...LARGE },
+  'w, w and r come by, two expiries': { ...comeBy('wwr', { expiries: 2 }), ...LARGE },
+  'w, w and r come by, any clocks': { ...comeBy('wwr', ANY), ...LARGE },
+  'w, w and r come by, a crash': { ...comeBy('wwr', { crashes: 1 }), ...LARGE },
+  'r holds, w and r in line, a repeated and a late command': {
+    ...inLine('rwr', { duplicates: 1, lates: 1 }),
+    ...LARGE,
+  },
+  'r holds, w and r in line, two expiries': { ...inLine('rwr', { expiries: 2 }), ...LARGE },
+  'r holds, w and r in line, a crash': { ...inLine('rwr', { crashes: 1 }), ...LARGE },
+  'r holds, r and w in line, a crash': { ...inLine('rrw', { crashes: 1 }), ...LARGE },
+  'w holds, r and r in line, a crash, two expiries': { ...inLine('wrr', { crashes: 1, expiries: 2 }), ...LARGE },
+  'w holds, r and w in line, lost claims': { ...inLine('wrw', SWAP), ...LARGE },
+  'r holds, w and r in line, lost claims': { ...inLine('rwr', SWAP), ...LARGE },
+  'r holds, w and r in line, r comes by': { ...inLine('rwr', { newcomers: 1, readers: [0, 2, 3] }), ...LARGE },
+}
+
 /** Clients that look right and are not; each must be found. Wrong scripts are among the mutations of the gate. */
 export const WRONG_LINES: Readonly<Record<string, LineConfiguration>> = {
   'counts offers as votes': { ...plain, wrong: 'offers are votes' },
@@ -69,4 +137,5 @@ export const WRONG_LINES: Readonly<Record<string, LineConfiguration>> = {
     wrong: 'release and enqueue apart',
   },
   'does not withdraw a lost claim': { ...plain, ...SWAP, wrong: 'a lost claim is not withdrawn' },
+  'takes the highest number for the token of a reader': { ...comeBy('wr', ANY), wrong: 'no second phase' },
 }

@@ -16,7 +16,7 @@ import {
   type LineConfiguration,
   type LineShape,
 } from './state.ts'
-import { LineSteps, type LineCommand, type LineStep } from './steps.ts'
+import { isShared, LineSteps, type LineCommand, type LineStep } from './steps.ts'
 
 /** What the processes do, each a change of a state in place: the nodes go by the shipped scripts. */
 export class LineClients {
@@ -29,7 +29,11 @@ export class LineClients {
     this.configuration = configuration
     this.shape = lineShape(configuration)
     this.quorum = quorumOf(configuration.nodes)
-    this.#steps = new LineSteps(this.shape.owners, (owner) => this.processOf(owner))
+    this.#steps = new LineSteps(
+      this.shape.owners,
+      (owner) => this.processOf(owner),
+      (owner) => this.isReader(this.processOf(owner)),
+    )
   }
 
   ownerOf(process: number, past: number): number {
@@ -38,6 +42,25 @@ export class LineClients {
 
   processOf(owner: number): number {
     return Math.floor((owner - 1) / this.configuration.owners)
+  }
+
+  isReader(process: number): boolean {
+    return this.configuration.readers.includes(process)
+  }
+
+  /** Whether a node has a lease of this owner. */
+  has(state: State, node: number, owner: number): boolean {
+    const at = nodeAt(this.shape, node)
+    if (!this.isReader(this.processOf(owner))) return state[at + NODE.lock] === owner
+    return isShared(state[at + NODE.lock]!, this.shape.owners) && ((state[at + NODE.readers]! >> owner) & 1) === 1
+  }
+
+  /** The time of an owner's lease on a node is over; of the readers' lock, when it is over for the last of them. */
+  expire(state: State, node: number, owner: number): void {
+    const at = nodeAt(this.shape, node)
+    const left = state[at + NODE.readers]! & ~(1 << owner)
+    if (this.isReader(this.processOf(owner))) state[at + NODE.readers] = left
+    if (!this.isReader(this.processOf(owner)) || left === 0) state[at + NODE.lock] = 0
   }
 
   phase(state: State, process: number): number {
@@ -76,11 +99,17 @@ export class LineClients {
   /** A step of an owner on a node, in place. */
   step(state: State, node: number, command: LineCommand, owner: number, number = 0): LineStep {
     const at = nodeAt(this.shape, node)
-    const before = { lock: state[at + NODE.lock]!, fence: state[at + NODE.fence]!, line: state[at + NODE.line]! }
+    const before = {
+      lock: state[at + NODE.lock]!,
+      fence: state[at + NODE.fence]!,
+      line: state[at + NODE.line]!,
+      readers: state[at + NODE.readers]!,
+    }
     const step = this.#steps.run(command, before, owner, number)
     state[at + NODE.lock] = step.lock
     state[at + NODE.fence] = step.fence
     state[at + NODE.line] = step.line
+    state[at + NODE.readers] = step.readers
     state[RUN.top] = Math.max(state[RUN.top]!, step.fence)
     return step
   }
@@ -121,11 +150,11 @@ export class LineClients {
   beginClaim(state: State, process: number): void {
     const at = processAt(this.shape, process)
     state[at + PROCESS.phase] = PHASE.claiming
-    for (let other = 0; other < this.shape.processes; other++)
-      state[at + PROCESS.floor] = Math.max(
-        state[at + PROCESS.floor]!,
-        state[processAt(this.shape, other) + PROCESS.token]!,
-      )
+    for (let other = 0; other < this.shape.processes; other++) {
+      const token = state[processAt(this.shape, other) + PROCESS.token]!
+      const bound = this.isReader(process) && this.isReader(other) ? PROCESS.least : PROCESS.floor
+      state[at + bound] = Math.max(state[at + bound]!, token)
+    }
     for (let node = 0; node < this.shape.nodes; node++) {
       const sent = sentAt(this.shape, node, this.owner(state, process))
       state[sent] = state[sent]! | SENT.claim
@@ -143,7 +172,13 @@ export class LineClients {
   won(state: State, process: number): number {
     let won = 0
     let any = 0
-    for (let node = 0; node < this.shape.nodes; node++) any |= state[linkAt(this.shape, node, process) + LINK.votes]!
+    let granted = 0
+    for (let node = 0; node < this.shape.nodes; node++) {
+      const votes = state[linkAt(this.shape, node, process) + LINK.votes]!
+      any |= votes
+      if (votes > 0) granted++
+    }
+    if (this.configuration.wrong === 'no second phase') return granted < this.quorum ? 0 : 1 << numbersIn(any).at(-1)!
     for (const token of numbersIn(any)) {
       let votes = 0
       for (let node = 0; node < this.shape.nodes; node++) {

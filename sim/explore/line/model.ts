@@ -2,6 +2,7 @@ import type { Visit } from '../model.ts'
 import { numbersIn, type State } from '../state.ts'
 import { LineClients } from './clients.ts'
 import { standsStill } from './calm.ts'
+import { isShared, isTooShort, sharedLock } from './steps.ts'
 import {
   LineFingerprint,
   LINK,
@@ -41,14 +42,19 @@ export class LineModel extends LineClients {
     for (const budget of ['duplicates', 'expiries', 'crashes', 'lates', 'giveUps', 'deaths'] as const)
       state[RUN[budget]] = configuration[budget]
     state[RUN.top] = 1
-    state[processAt(shape, HOLDER) + PROCESS.phase] = PHASE.won
-    state[processAt(shape, HOLDER) + PROCESS.token] = 1
+    const holder = processAt(shape, HOLDER)
+    state[holder + PROCESS.phase] = configuration.free === true ? PHASE.done : PHASE.won
+    state[holder + PROCESS.over] = configuration.free === true ? 1 : 0
+    state[holder + PROCESS.token] = 1
     for (let process = 1; process <= configuration.waiters; process++)
       state[processAt(shape, process) + PROCESS.phase] = PHASE.waiting
     for (let node = 0; node < shape.nodes; node++) {
       const at = nodeAt(shape, node)
-      state[at + NODE.lock] = this.ownerOf(HOLDER, 0)
       state[at + NODE.fence] = 1
+      if (configuration.free !== true && this.isReader(HOLDER)) {
+        state[at + NODE.lock] = sharedLock(shape.owners)
+        state[at + NODE.readers] = 1 << this.ownerOf(HOLDER, 0)
+      } else if (configuration.free !== true) state[at + NODE.lock] = this.ownerOf(HOLDER, 0)
       if (!configuration.inLine) continue
       for (let process = 1; process <= configuration.waiters; process++)
         state[at + NODE.line] = state[at + NODE.line]! | (1 << this.ownerOf(process, 0))
@@ -203,7 +209,7 @@ export class LineModel extends LineClients {
         state,
         (next) => this.decline(next, node, owner),
       )
-    if (phase === PHASE.won && !isPast && state[nodeAt(this.shape, node) + NODE.lock] === owner)
+    if (phase === PHASE.won && !isPast && this.has(state, node, owner))
       this.#add(
         () => `extend of o${owner} at n${node}`,
         state,
@@ -253,7 +259,10 @@ export class LineModel extends LineClients {
     if (state[RUN.expiries] === 0) return
     const at = nodeAt(this.shape, node)
     const lock = state[at + NODE.lock]!
-    if (lock > this.shape.owners || (lock > 0 && this.mayExpire(state, lock)))
+    const { owners } = this.shape
+    const isOffer = lock > owners && !isShared(lock, owners)
+    const isAny = this.configuration.clocks === 'any'
+    if (isOffer || isTooShort(lock, owners) || (isAny && isShared(lock, owners)))
       this.#add(
         () => `the lock of n${node} expires`,
         state,
@@ -262,6 +271,17 @@ export class LineModel extends LineClients {
           next[at + NODE.lock] = 0
         },
       )
+    for (let owner = 1; owner <= owners; owner++) {
+      if (!this.has(state, node, owner) || !this.mayExpire(state, owner)) continue
+      this.#add(
+        () => `the lease of o${owner} at n${node} expires`,
+        state,
+        (next) => {
+          spend(next, 'expiries')
+          this.expire(next, node, owner)
+        },
+      )
+    }
     for (let owner = 1; owner <= this.shape.owners; owner++) {
       if (((state[at + NODE.line]! >> owner) & 1) === 0) continue
       this.#add(
@@ -277,6 +297,7 @@ export class LineModel extends LineClients {
 
   /** Clocks are good: a key is there until the validity of its owner is over. */
   mayExpire(state: State, owner: number): boolean {
+    if (this.configuration.clocks === 'any') return true
     return this.isPast(state, owner) || state[processAt(this.shape, this.processOf(owner)) + PROCESS.over] === 1
   }
 
@@ -292,6 +313,7 @@ export class LineModel extends LineClients {
           next[at + NODE.lock] = 0
           next[at + NODE.fence] = 0
           next[at + NODE.line] = 0
+          next[at + NODE.readers] = 0
           next[at + NODE.status] = 1
           for (let process = 0; process < this.shape.processes; process++) {
             const there = processAt(this.shape, process)
@@ -319,19 +341,23 @@ export class LineModel extends LineClients {
     )
   }
 
-  /** Alone, with a number that is above those that were given before it claimed, and not before those that came first. */
+  /**
+   * Alone, or among readers, with a number that is above those that were given before it claimed, and not before those that came first.
+   * Readers may have the same number, and come in any order among themselves.
+   */
   #broken(next: State, process: number): string | undefined {
     const at = processAt(this.shape, process)
     const token = next[at + PROCESS.token]!
-    if (token <= next[at + PROCESS.floor]!)
-      return `p${process} got ${token} after ${next[at + PROCESS.floor]} had been given`
+    const tooLow = Math.max(next[at + PROCESS.floor]!, next[at + PROCESS.least]! - 1)
+    if (token <= tooLow) return `p${process} got ${token} after ${tooLow} had been given`
     for (let other = 0; other < this.shape.processes; other++) {
-      if (other === process) continue
+      if (other === process || (this.isReader(process) && this.isReader(other))) continue
       const there = processAt(this.shape, other)
       if (next[there + PROCESS.token] === token) return `p${process} and p${other} both got ${token}`
-      if (next[there + PROCESS.phase] === PHASE.won && next[there + PROCESS.over] === 0)
-        return `p${process} and p${other} hold it at once`
-      const isBefore = other >= 1 && other < process && next[there + PROCESS.phase]! < PHASE.won
+      const isHeld = next[there + PROCESS.phase] === PHASE.won && next[there + PROCESS.over] === 0
+      if (isHeld && this.configuration.clocks !== 'any') return `p${process} and p${other} hold it at once`
+      const isInLine = other >= 1 && other <= this.configuration.waiters
+      const isBefore = isInLine && other < process && next[there + PROCESS.phase]! < PHASE.won
       if (isBefore && this.configuration.inLine && next[RUN.disturbed] === 0)
         return `p${process} was served before p${other}, which had come first`
     }

@@ -1,14 +1,20 @@
 import { left, mixed, right } from '../fingerprint.ts'
 import type { State } from '../state.ts'
 
-/** What is explored: a holder, and waiters of which each has a place in line on every node. */
+/** What is explored: a holder, waiters of which each has a place in line on every node, and processes that come by. */
 export interface LineConfiguration {
   readonly nodes: number
   readonly waiters: number
   /** How many owners a waiter has: one more than the claims that it may lose. */
   readonly owners: number
-  /** A process that comes by without standing in line. */
-  readonly newcomer: boolean
+  /** Processes that come by without standing in line. */
+  readonly newcomers: number
+  /** Which processes are readers: 0 is the holder, then come the waiters, then the newcomers. */
+  readonly readers: readonly number[]
+  /** Nobody holds the lock at the beginning. */
+  readonly free?: boolean
+  /** Whether locks expire only when the validity of their owners is over. With `any`, exclusion is not promised. */
+  readonly clocks?: 'good' | 'any'
   /** Whether the waiters are in line before the holder releases. */
   readonly inLine: boolean
   /** How often each of these may happen. */
@@ -22,7 +28,11 @@ export interface LineConfiguration {
   /** How many states have their end looked at: one of this many. */
   readonly calmEvery: number
   /** A client that looks right and is not. */
-  readonly wrong?: 'offers are votes' | 'release and enqueue apart' | 'a lost claim is not withdrawn'
+  readonly wrong?:
+    | 'offers are votes'
+    | 'release and enqueue apart'
+    | 'a lost claim is not withdrawn'
+    | 'no second phase'
 }
 
 export interface LineShape {
@@ -46,15 +56,18 @@ export const RUN = {
 } as const
 const RUN_WORDS = 8
 
-/** Of a process. `past`: how many owners it has had before the one it has. */
-export const PROCESS = { phase: 0, past: 1, over: 2, token: 3, floor: 4, begunAtCrash: 5 } as const
-const PROCESS_WORDS = 6
+/**
+ * Of a process. `past`: how many owners it has had before the one it has. Its token must be above `floor`, and, of a reader, not below
+ * `least`: those are the highest tokens of writers, and of all, that had won before it began.
+ */
+export const PROCESS = { phase: 0, past: 1, over: 2, token: 3, floor: 4, begunAtCrash: 5, least: 6 } as const
+const PROCESS_WORDS = 7
 
 export const PHASE = { idle: 0, waiting: 1, claiming: 2, won: 3, done: 4 } as const
 
 /** Of a node; behind it, a word of each owner and two of each process. */
-export const NODE = { lock: 0, fence: 1, line: 2, status: 3 } as const
-const NODE_WORDS = 4
+export const NODE = { lock: 0, fence: 1, line: 2, readers: 3, status: 4 } as const
+const NODE_WORDS = 5
 
 /** Of an owner on a node: commands on their way, and whether the claim has been there. */
 export const SENT = { claim: 1, claimed: 2, release: 4 } as const
@@ -63,8 +76,8 @@ export const SENT = { claim: 1, claimed: 2, release: 4 } as const
 export const LINK = { votes: 0, flags: 1 } as const
 export const FLAG = { offered: 1, takesOver: 2 } as const
 
-export function lineShape({ nodes, waiters, owners, newcomer }: LineConfiguration): LineShape {
-  const processes = 1 + waiters + (newcomer ? 1 : 0)
+export function lineShape({ nodes, waiters, owners, newcomers }: LineConfiguration): LineShape {
+  const processes = 1 + waiters + newcomers
   const all = processes * owners
   const column = NODE_WORDS + all + 2 * processes
   return { nodes, processes, owners: all, column, words: RUN_WORDS + processes * PROCESS_WORDS + nodes * column }

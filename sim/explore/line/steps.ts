@@ -1,13 +1,28 @@
 import { OFFERED, PLACE_MS } from '../../../src/engines/redis/line-lua.ts'
-import { ACQUIRE, CONFIRM, EXTEND, RELEASE, type Script } from '../../../src/engines/redis/scripts.ts'
+import { SHARED } from '../../../src/engines/redis/readers-lua.ts'
+import { ACQUIRE, CONFIRM, EXTEND, READER, RELEASE, type Script } from '../../../src/engines/redis/scripts.ts'
 import { Redis, type Reply } from '../../redis.ts'
 import { SortedSet } from '../../sorted-set.ts'
 
-/** What a node has: whose the lock is (see `LineSteps`), its counter, and the set of owners in its line. */
+/** What a node has: whose the lock is (see `LineSteps`), its counter, and the sets of owners in its line and among its readers. */
 export interface LineNode {
   readonly lock: number
   readonly fence: number
   readonly line: number
+  readonly readers: number
+}
+
+/** The lock of readers; and one that ends before the last of them does, which must not be. */
+export function sharedLock(owners: number): number {
+  return 2 * owners + 1
+}
+
+export function isTooShort(lock: number, owners: number): boolean {
+  return lock === 2 * owners + 2
+}
+
+export function isShared(lock: number, owners: number): boolean {
+  return lock > 2 * owners
 }
 
 export interface LineStep extends LineNode {
@@ -19,27 +34,33 @@ export type LineCommand = 'acquire' | 'claim' | 'enqueue' | 'confirm' | 'extend'
 
 /** Numbers of the exploration are small; the scripts see them as microseconds behind this one. */
 const BASE = 1_000_000_000
+const NOW_MS = BASE / 1000
 const TTL = '1000000'
+/** Of a reader that comes, or is renewed, while others are there: it lasts longer than they do. */
+const LONGER = '2000000'
 const COMMANDS: readonly LineCommand[] = ['acquire', 'claim', 'enqueue', 'confirm', 'extend', 'release']
 
 /**
  * A step on a node, by the shipped script itself, and remembered: there are few different ones. Owners are numbers from 1 on;
- * a lock is 0 when it is free, an owner's number when it is held, and that number plus `owners` when it is offered.
+ * a lock is 0 when it is free, an owner's number when it is held, and that number plus `owners` when it is offered; for readers, see
+ * `sharedLock`.
  */
 export class LineSteps {
   readonly #owners: number
   readonly #ticketOf: (owner: number) => number
+  readonly #isReader: (owner: number) => boolean
   readonly #known = new Map<string, LineStep>()
 
   /** `ticketOf`: the place of an owner in the order of the waits, from 1 on. */
-  constructor(owners: number, ticketOf: (owner: number) => number) {
+  constructor(owners: number, ticketOf: (owner: number) => number, isReader: (owner: number) => boolean) {
     this.#owners = owners
     this.#ticketOf = ticketOf
+    this.#isReader = isReader
   }
 
   /** `number`: the token to confirm or release with, or the owner whose place is taken over. */
   run(command: LineCommand, node: LineNode, owner: number, number = 0): LineStep {
-    const words = [COMMANDS.indexOf(command), node.lock, node.fence, node.line, owner, number]
+    const words = [COMMANDS.indexOf(command), node.lock, node.fence, node.line, node.readers, owner, number]
     const key = String.fromCharCode(...words)
     let step = this.#known.get(key)
     if (step === undefined) {
@@ -49,23 +70,48 @@ export class LineSteps {
     return step
   }
 
-  #play(command: LineCommand, { lock, fence, line }: LineNode, owner: number, number: number): LineStep {
-    const redis = new Redis(() => BASE / 1000)
-    if (lock > 0) redis.run(['SET', 'L', this.#lockText(lock), 'PX', TTL])
-    if (fence > 0) redis.run(['SET', 'F', String(BASE + fence)])
+  #play(command: LineCommand, node: LineNode, owner: number, number: number): LineStep {
+    const redis = new Redis(() => NOW_MS)
+    const readers = this.#named(node.readers)
+    if (isShared(node.lock, this.#owners)) {
+      const ttl = isTooShort(node.lock, this.#owners) ? '1' : TTL
+      redis.run(['SET', 'L', readers.toSorted().at(-1) ?? `${SHARED}nobody`, 'PX', ttl])
+    } else if (node.lock > 0) redis.run(['SET', 'L', this.#lockText(node.lock), 'PX', TTL])
+    if (node.fence > 0) redis.run(['SET', 'F', String(BASE + node.fence)])
+    for (const name of readers) redis.run(['ZADD', 'S', String(NOW_MS + Number(TTL)), name])
     for (let one = 1; one <= this.#owners; one++) {
-      if (((line >> one) & 1) === 0) continue
+      if (((node.line >> one) & 1) === 0) continue
       const until = String(-BASE - PLACE_MS * 1000)
-      redis.run(['ZADD', 'Q', String(BASE + this.#ticketOf(one)), name(one), until, `!${name(one)}`])
+      redis.run(['ZADD', 'Q', String(BASE + this.#ticketOf(one)), this.#name(one), until, `!${this.#name(one)}`])
     }
     const reply = this.#call(redis, command, owner, number)
-    const locked = redis.run(['GET', 'L'])
     const after = {
-      lock: locked === null ? 0 : this.#lockNumber(String(locked)),
+      lock: this.#lockOf(redis),
       fence: small(redis.run(['GET', 'F'])),
-      line: lineOf(redis),
+      line: setOf(redis, 'Q'),
+      readers: setOf(redis, 'S'),
     }
     return { ...after, ...answerOf(command, reply) }
+  }
+
+  /** The names of a set of owners. */
+  #named(set: number): string[] {
+    return Array.from({ length: this.#owners }, (_, index) => index + 1)
+      .filter((owner) => ((set >> owner) & 1) === 1)
+      .map((owner) => this.#name(owner))
+  }
+
+  #name(owner: number): string {
+    return this.#isReader(owner) ? `${SHARED}o${owner}` : `o${owner}`
+  }
+
+  #lockOf(redis: Redis): number {
+    const text = redis.run(['GET', 'L'])
+    if (text === null) return 0
+    if (!String(text).startsWith(SHARED)) return this.#lockNumber(String(text))
+    const last = redis.get('S')?.value
+    const endsMs = last instanceof SortedSet ? Number(last.last()[1] ?? 0) : 0
+    return sharedLock(this.#owners) + (redis.get('L')!.expiresMs < endsMs ? 1 : 0)
   }
 
   #call(redis: Redis, command: LineCommand, owner: number, number: number): Reply {
@@ -73,39 +119,47 @@ export class LineSteps {
     const call = (script: Script, keys: readonly string[], ...args: string[]): Reply =>
       redis.run(['EVAL', script.text, String(keys.length), ...keys, ...args])
     const pair = ['L', 'F']
-    const all = ['L', 'F', 'Q']
+    const line = ['L', 'F', 'Q']
+    const all = ['L', 'F', 'Q', 'S']
+    const name = this.#name(owner)
+    const isReader = this.#isReader(owner)
     // All propose the same, so that numbers are plain counters.
-    const grant = [name(owner), TTL, String(BASE + 1), TTL]
+    const proposal = String(BASE + 1)
     switch (command) {
       case 'acquire':
-        return call(ACQUIRE, pair, ...grant)
       case 'claim':
-        return call(ACQUIRE, all, ...grant, 'claim')
+        if (isReader) return call(ACQUIRE, all, name, LONGER, proposal, TTL, 'share', '', 'C')
+        if (command === 'acquire') return call(ACQUIRE, pair, name, TTL, proposal, TTL)
+        return call(ACQUIRE, line, name, TTL, proposal, TTL, 'claim')
       case 'enqueue': {
         const ticket = this.#ticketOf(owner)
-        const place = [name(owner), String(BASE + ticket), String(-ticket), number === 0 ? '' : name(number)]
-        return call(ACQUIRE, all, ...place, 'enqueue', '', 'C')
+        const place = [name, String(BASE + ticket), String(-ticket), number === 0 ? '' : this.#name(number)]
+        return call(ACQUIRE, isReader ? all : line, ...place, 'enqueue', '', 'C')
       }
       case 'confirm':
-        return call(CONFIRM, pair, name(owner), text, TTL)
+        return isReader ? call(READER.confirm, all, name, text, TTL) : call(CONFIRM, pair, name, text, TTL)
       case 'extend':
-        return call(EXTEND, pair, TTL, '0', '1', name(owner), TTL, text)
+        return isReader
+          ? call(READER.extend, all, TTL, '0', '1', name, LONGER, text)
+          : call(EXTEND, pair, TTL, '0', '1', name, TTL, text)
       case 'release':
-        return call(RELEASE, all, name(owner), text, TTL, '', 'C')
+        return isReader
+          ? call(READER.release, all, name, text, TTL, '', 'pass', 'C')
+          : call(RELEASE, line, name, text, TTL, '', 'C')
     }
   }
 
   #lockText(lock: number): string {
-    return lock > this.#owners ? OFFERED + name(lock - this.#owners) : name(lock)
+    return lock > this.#owners ? OFFERED + this.#name(lock - this.#owners) : this.#name(lock)
   }
 
   #lockNumber(text: string): number {
-    return text.startsWith(OFFERED) ? this.#owners + Number(text.slice(OFFERED.length + 1)) : Number(text.slice(1))
+    return numberIn(text) + (text.startsWith(OFFERED) ? this.#owners : 0)
   }
 }
 
-function name(owner: number): string {
-  return `o${owner}`
+function numberIn(name: string): number {
+  return Number(/\d+$/.exec(name)![0])
 }
 
 function small(value: Reply | undefined): number {
@@ -114,13 +168,13 @@ function small(value: Reply | undefined): number {
   return number
 }
 
-function lineOf(redis: Redis): number {
-  const value = redis.get('Q')?.value
+function setOf(redis: Redis, key: string): number {
+  const value = redis.get(key)?.value
   if (!(value instanceof SortedSet)) return 0
   return value
     .entries()
     .filter(([member]) => !member.startsWith('!'))
-    .reduce((set, [member]) => set | (1 << Number(member.slice(1))), 0)
+    .reduce((set, [member]) => set | (1 << numberIn(member)), 0)
 }
 
 function answerOf(command: LineCommand, reply: Reply): Pick<LineStep, 'answer' | 'number'> {

@@ -24,16 +24,23 @@ export const PLACE_MS = 3000
  */
 const TICKET_RANGE_US = 60_000_000
 
+/** Takes places away that are not kept any longer. Returns the time in µs of the node's clock. */
+const PRUNE = `local function prune(line)
+  local time = redis.call('time')
+  local now = time[1] * 1000000 + time[2]
+  local gone = redis.pcall('zrangebyscore', line, '(' .. string.format('%.0f', -now), '(0')
+  for i = 1, #gone do redis.pcall('zrem', line, gone[i], string.sub(gone[i], 2)) end
+  return now
+end
+`
+
 /**
  * Where L is gone or an offer: it becomes an offer to the first of the line whose place is kept, or is deleted where there is
  * none. Returns whether there is one. Nothing stops it halfway: a user that may not use sorted sets has no line.
  * A place ends with the offer, so that an heir that is dead gets one offer and not two.
  */
-export const PASS = `local function pass(lock, line, publish, channel)
-  local time = redis.call('time')
-  local now = time[1] * 1000000 + time[2]
-  local gone = redis.pcall('zrangebyscore', line, '(' .. string.format('%.0f', -now), '(0')
-  for i = 1, #gone do redis.pcall('zrem', line, gone[i], string.sub(gone[i], 2)) end
+export const PASS = `${PRUNE}local function pass(lock, line, publish, channel)
+  local now = prune(line)
   local first = redis.pcall('zrangebyscore', line, '(0', '+inf', 'limit', 0, 1)[1]
   local held = redis.pcall('get', lock)
   if not first then
@@ -51,29 +58,35 @@ end
 `
 
 /**
- * ARGV: owner, ticket, how long it has waited in µs, the owner whose place it takes (or nothing), 'enqueue', 'publish' or
- * 'spublish', then the channel of each resource.
+ * KEYS: L and F of each resource, then Q of each; of a reader, then S of each. ARGV: owner, ticket, how long it has waited in µs, the owner
+ * whose place it takes (or nothing), 'enqueue', 'publish' or 'spublish', then the channel of each resource.
  *
  * A ticket that does not fit this node's clock is refused, and not changed: nodes that changed it would put the waiters in
  * different orders.
+ * To a reader, a lock that it may join counts as one that is offered to it.
  */
 export const ENQUEUE = `local function enqueue()
-  local old, count = ARGV[4], #KEYS / 3
+  local reader, old = is_shared(owner), ARGV[4]
+  local count = reader and #KEYS / 4 or #KEYS / 3
   local time = redis.call('time')
   local now = time[1] * 1000000 + time[2]
   local began = now - ARGV[3]
   if math.max(began - ARGV[2], ARGV[2] - began) > ${TICKET_RANGE_US} then return {'clock', text(began)} end
   local answer = {'offered'}
   for n = 1, count do
-    local lock, line = KEYS[2 * n - 1], KEYS[2 * count + n]
+    local lock, line, readers = KEYS[2 * n - 1], KEYS[2 * count + n], KEYS[3 * count + n]
     local held = read(lock)
-    if held ~= owner then
+    local mine = held == owner
+    if reader then mine = is_shared(held) and reads(readers, owner) end
+    if not mine then
       redis.call('zadd', line, ARGV[2], owner, text(-now - ${PLACE_MS * 1000}), '!' .. owner)
       redis.call('pexpire', line, ${PLACE_MS})
     end
     if old ~= '' then
       redis.call('zrem', line, old, '!' .. old)
-      if held == old then
+      if reader then
+        if is_shared(held) and redis.call('zrem', readers, old) == 1 then held = settle(lock, readers) end
+      elseif held == old then
         redis.call('del', lock)
         held = false
       end
@@ -83,7 +96,8 @@ export const ENQUEUE = `local function enqueue()
       held = read(lock)
       if held == '${OFFERED}' .. owner then redis.call('pexpire', lock, ${OFFER_MS}) end
     end
-    if held ~= owner and held ~= '${OFFERED}' .. owner then answer = {'behind', held or '', redis.call('pttl', lock)} end
+    local may = mine or held == '${OFFERED}' .. owner or (reader and is_shared(held) and joins(line, owner))
+    if not may then answer = {'behind', held or '', redis.call('pttl', lock)} end
   end
   return answer
 end

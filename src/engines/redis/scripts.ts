@@ -1,6 +1,16 @@
 import { createHash } from 'node:crypto'
 import { ENQUEUE, OFFERED, PASS, WAITING } from './line-lua.ts'
 import { piece, type Piece } from './pieces.ts'
+import {
+  CONFIRM_READER,
+  EXTEND_READERS,
+  JOINS,
+  READERS,
+  READING,
+  RELEASE_READER,
+  SHARE,
+  SHARED,
+} from './readers-lua.ts'
 
 /**
  * The protocol's steps, each atomic on its node, for one or more resources: all or none. A resource comes as two keys,
@@ -25,6 +35,9 @@ import { piece, type Piece } from './pieces.ts'
  * |          | otherwise                                | -1 less that number                                        |
  * | handOver | every L is the owner's                   | v for the next owner                                       |
  * |          | otherwise                                | `{'0', who has it or '', -1}`                              |
+ * | share    | some L is a writer's, or one is in line  | as acquire                                                 |
+ * |          | every L is free, or offered to it        | v, above every F: L is the reader's and every F is v       |
+ * |          | otherwise                                | every F as in the line above, or the highest if all joined |
  *
  * Many steps can go in one call of the acquire script: see `TOGETHER`.
  */
@@ -61,10 +74,13 @@ export const CLAMP_US = 2_000_000
  * v := max(highest F + 1, proposal), with the proposal clamped to this node's clock, so that one client whose clock is
  * far off cannot push the numbers away.
  */
-const GRANT = `local function grant(count, highest, owner, ttl, proposal, fence_ttl)
+const GRANT = `local function numbered(highest, proposal)
   local time = redis.call('time')
   local now = time[1] * 1000000 + time[2]
-  local v = math.max(highest + 1, math.min(math.max(proposal, now - ${CLAMP_US}), now + ${CLAMP_US}))
+  return math.max(highest + 1, math.min(math.max(proposal, now - ${CLAMP_US}), now + ${CLAMP_US}))
+end
+local function grant(count, highest, owner, ttl, proposal, fence_ttl)
+  local v = numbered(highest, proposal)
   for i = 1, count, 2 do
     redis.call('set', KEYS[i], owner, 'px', ttl)
     redis.call('set', KEYS[i + 1], text(v), 'px', fence_ttl)
@@ -97,8 +113,9 @@ const ACQUIRE_TEXT = `local p = ARGV[3]
 if #KEYS == 2 and redis.call('time')[1] == string.sub(p, 1, -7) and redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', ARGV[2]) then
 ${raise('ARGV[4]')}end
 ${NUMBER}${GRANT}${READ}local owner, count, offer = ARGV[1], #KEYS, ''
-if ARGV[5] == 'enqueue' then
-${PASS}${ENQUEUE}return enqueue()
+if ARGV[5] == 'enqueue' or ARGV[5] == 'share' then
+${PASS}${READERS}${JOINS}${ENQUEUE}${SHARE}if ARGV[5] == 'share' then return share() end
+return enqueue()
 end
 if ARGV[5] == 'claim' then
   count = 2 * #KEYS / 3
@@ -190,7 +207,7 @@ if #ARGV == 5 and redis.pcall('get', KEYS[1]) == ARGV[1] and (#KEYS == 2 or not 
   if ARGV[4] == '' then return 0 end
   return tonumber(redis.pcall(ARGV[4], ARGV[5], ARGV[1])) or 0
 end
-${PASS}local token, count = tonumber(t), 2 * (#ARGV - 4)
+${NUMBER}${PASS}${READERS}local token, count = tonumber(t), 2 * (#ARGV - 4)
 local holders, ours, told = {}, true, 0
 for i = 1, count, 2 do
   holders[i] = redis.pcall('get', KEYS[i])
@@ -202,7 +219,8 @@ for i = 1, count, 2 do
     redis.call('set', KEYS[i + 1], t, 'px', ARGV[3])
   end
   local line, channel, passed = KEYS[count + (i + 1) / 2], ARGV[4 + (i + 1) / 2], false
-  if line then redis.pcall('zrem', line, ARGV[1], '!' .. ARGV[1]) end
+  local gone = line and redis.pcall('zrem', line, ARGV[1], '!' .. ARGV[1])
+  if gone and gone ~= 0 and is_shared(holders[i]) then call_readers(line, ARGV[4], channel) end
   if line and (mine or holders[i] == '${OFFERED}' .. ARGV[1]) then passed = pass(KEYS[i], line, ARGV[4], channel) end
   if mine and not passed and ARGV[4] ~= '' then
     told = math.max(told, tonumber(redis.pcall(ARGV[4], channel, ARGV[1])) or 0)
@@ -211,6 +229,13 @@ end
 return ours and told or -1 - told
 `,
 )
+
+/** The steps of readers, apart from those in the acquire script. They have a call of their own. */
+export const READER = {
+  confirm: script('confirm', `${NUMBER}${PASS}${READERS}${CONFIRM_READER}`),
+  extend: script('extend', `${NUMBER}${PASS}${READERS}${EXTEND_READERS}`),
+  release: script('release', `${NUMBER}${PASS}${READERS}${RELEASE_READER}`),
+}
 
 /** KEYS: L and F of each resource. ARGV: owner, next owner, ttl, proposal, F's ttl. The usual case first, as in acquire. */
 export const HAND_OVER = script(
@@ -271,8 +296,8 @@ end
 return answers
 `
 
-/** An acquire alone has four arguments, a claim or a place in the line says so by the fifth. Several steps have more. */
-const ACQUIRE_OR_TOGETHER = `if #ARGV == 4 or ARGV[5] == 'claim' or ARGV[5] == 'enqueue' then
+/** An acquire alone has four arguments, a claim, a place in the line or a reader says so by the fifth. Several steps have more. */
+const ACQUIRE_OR_TOGETHER = `if #ARGV == 4 or ARGV[5] == 'claim' or ARGV[5] == 'enqueue' or ARGV[5] == 'share' then
 ${ACQUIRE_TEXT}end
 ${TOGETHER}`
 
@@ -288,19 +313,21 @@ export function epochScript(epoch: string): Script {
 }
 
 /**
- * KEYS: L and F of each resource, then Q of each unless this user may not use it. ARGV: how many resources. Returns owner (or
- * ''), time left (-1 without end), F, and those in line with their tickets, of each. A lock that is offered has no owner.
+ * KEYS: L and F of each resource, then Q of each and S of each unless this user may not use them. ARGV: how many resources. Returns
+ * owner (or ''), time left (-1 without end), F, those in line with their tickets, and the readers with their times left, of each. A lock
+ * that is offered has no owner.
  */
 export const INSPECT = script(
   'inspect',
-  `${READ}${WAITING}local answers, count = {}, 2 * ARGV[1]
+  `${READ}${WAITING}${READING}local answers, count = {}, 2 * ARGV[1]
 for i = 1, count, 2 do
   local fence = read(KEYS[i + 1])
   local owner = read(KEYS[i]) or ''
   if string.sub(owner, 1, ${OFFERED.length}) == '${OFFERED}' then owner = '' end
   local key = KEYS[count + (i + 1) / 2]
   local line = key and waiting(key) or {}
-  answers[#answers + 1] = {owner, redis.call('pttl', KEYS[i]), tonumber(fence) and fence or '0', line}
+  local readers = key and string.sub(owner, 1, ${SHARED.length}) == '${SHARED}' and reading(KEYS[count + count / 2 + (i + 1) / 2]) or {}
+  answers[#answers + 1] = {owner, redis.call('pttl', KEYS[i]), tonumber(fence) and fence or '0', line, readers}
 end
 return answers
 `,
