@@ -32,7 +32,7 @@ import { SingleNode } from './single-node.ts'
 import type { RedisNode } from './node.ts'
 import { probeRedis } from './probe.ts'
 import { RedisQueue } from './queue.ts'
-import { holderOf, refusalOf } from './refusal.ts'
+import { heldBy, refusalOf } from './refusal.ts'
 import { withNextRound } from '../shared/next-round.ts'
 import { asksInOrder } from './split-votes.ts'
 import { QuorumRelease } from './release.ts'
@@ -103,9 +103,9 @@ export class RedisEngine implements Engine {
 
   acquire(request: LeaseRequest): Promise<Grant | Refusal> {
     return new Promise((resolve, reject) => {
-      const { resources, owner, ttlMs } = request
+      const { resources, owner, ttlMs, shared } = request
       assertNotOwnKeys(this.#options.prefix, resources)
-      const keys = this.#keys(resources)
+      const keys = this.#keys(resources, shared)
       const proposal = this.#proposal()
       if (this.#single !== undefined) return this.#single.acquire(keys, request, proposal, resolve, reject)
       const began = instant(this.#clock)
@@ -163,12 +163,12 @@ export class RedisEngine implements Engine {
     const requests = this.#open.get(lease.owner)
     if (requests !== undefined) Object.assign(requests, { over: true, left: lease })
     const [answer] = await this.extend([lease])
-    this.#cleanup.ended(requests, this.#keys(lease.resources), lease.owner)
+    this.#cleanup.ended(requests, this.#keys(lease.resources, lease.shared), lease.owner)
     return answer!
   }
 
   release(lease: LeaseRef): Promise<Release> {
-    const keys = this.#keys(lease.resources)
+    const keys = this.#keys(lease.resources, lease.shared)
     const passOn = this.#queue.releasing(lease.resources)
     this.#wakeups.releasing(lease.owner)
     if (this.#single !== undefined) {
@@ -272,7 +272,7 @@ export class RedisEngine implements Engine {
       // woke, ourselves among them, would be granted the same nodes, release them, and wake the others, at the speed of the
       // network, for as long as that lasts.
       quiet =
-        holderOf(election, this.#quorum) !== undefined || election.failures.length > this.#nodes.length - this.#quorum
+        heldBy(election, this.#quorum) !== undefined || election.failures.length > this.#nodes.length - this.#quorum
       void this.#cleanup.withdraw(election, keys, owner, quiet).then(() => end.decided(undefined, election))
     })
   }
@@ -282,7 +282,7 @@ export class RedisEngine implements Engine {
     const requests = this.#open.begin(lease.owner)
     requests.repairing.add(index)
     requests.repaired.add(index)
-    const keys = this.#keys(lease.resources)
+    const keys = this.#keys(lease.resources, lease.shared)
     const node = this.#nodes[index]!
     node
       .acquire(keys, lease.owner, lease.ttlMs, Number(lease.token))
@@ -304,7 +304,7 @@ export class RedisEngine implements Engine {
       deadlines: this.#deadlines,
       wakeups: this.#wakeups,
       timeoutMs: (ttlMs) => this.#options.timeoutMs(ttlMs),
-      keys: (resources) => this.#keys(resources),
+      keys: (resources, shared) => this.#keys(resources, shared),
       acquire: (request) => this.acquire(request),
       claim: ({ resources, ttlMs }, keys, owner, left) =>
         new Promise((resolve, reject) => {
@@ -350,8 +350,8 @@ export class RedisEngine implements Engine {
     return failureOf(failures, resources, { quorum: this.#quorum, size: this.#nodes.length })
   }
 
-  #keys(resources: readonly string[]): KeySet {
-    const keys = this.#nodes[0]!.keys(resources)
+  #keys(resources: readonly string[], shared = false): KeySet {
+    const keys = this.#nodes[0]!.keys(resources, shared)
     if (resources.length > 1 && this.#nodes.some(({ client }) => client.cluster)) assertOneSlot(keys.pairs, resources)
     return keys
   }

@@ -5,6 +5,7 @@ import { ask } from './ask.ts'
 import { slotOf } from './slot.ts'
 import type { RedisNode } from './node.ts'
 import type { OwnerRequests, OpenRequests } from './cleanup.ts'
+import type { Step } from './steps.ts'
 import { quorumOf } from './votes.ts'
 
 interface ExtendPlan {
@@ -28,8 +29,12 @@ export async function extendOnQuorum(
 ): Promise<readonly Extension[]> {
   const tallies = leases.map((lease) => new Tally(lease, nodes.length, plan))
   const failures: NodeFailure[] = []
-  // Encoded once for all nodes. A Cluster takes one step for each hash slot.
-  const step = nodes.some(({ client }) => client.cluster) ? undefined : nodes[0]!.extendStep(leases)
+  // Encoded once for all nodes.
+  const batches = batchesOf(
+    nodes,
+    leases,
+    nodes.some(({ client }) => client.cluster),
+  )
   let left = nodes.length
   const settle = (index: number, yes: readonly boolean[] | undefined): void => {
     for (const [i, tally] of tallies.entries()) tally.count(index, yes?.[i])
@@ -40,7 +45,7 @@ export async function extendOnQuorum(
     timeoutMs: plan.timeoutMs,
     send: async (node, index) => {
       try {
-        const yes = await (step === undefined ? extendOnCluster(node, leases) : node.extend(leases, step))
+        const yes = await extendOnNode(node, batches)
         settle(index, yes)
       } catch (error) {
         settle(index, undefined)
@@ -55,18 +60,34 @@ export async function extendOnQuorum(
   return tallies.map(({ verdict, lease }) => verdict ?? { kind: 'unknown', cause: plan.failure(failures, lease) })
 }
 
-/** One command for each hash slot. */
-async function extendOnCluster(node: RedisNode, leases: readonly LeaseRef[]): Promise<readonly boolean[]> {
-  const bySlot = new Map<number, number[]>()
-  for (const [index, { resources }] of leases.entries()) {
-    const slot = slotOf(node.keys(resources).pairs[0]!)
-    bySlot.set(slot, [...(bySlot.get(slot) ?? []), index])
+/** Leases that one command renews, by their places in the list. */
+interface Batch {
+  readonly places: readonly number[]
+  readonly leases: readonly LeaseRef[]
+  readonly step: Step<readonly boolean[]>
+}
+
+/** One for all, and one for those that are shared; on a Cluster one for each hash slot. */
+function batchesOf([node]: readonly RedisNode[], leases: readonly LeaseRef[], isCluster: boolean): Batch[] {
+  const groups = new Map<string, number[]>()
+  for (const [place, { resources, shared = false }] of leases.entries()) {
+    const name = `${shared} ${isCluster ? slotOf(node!.keys(resources).pairs[0]!) : ''}`
+    const group = groups.get(name)
+    if (group === undefined) groups.set(name, [place])
+    else group.push(place)
   }
-  const answers = leases.map(() => false)
+  return [...groups.values()].map((places) => {
+    const some = places.map((place) => leases[place]!)
+    return { places, leases: some, step: node!.extendStep(some) }
+  })
+}
+
+async function extendOnNode(node: RedisNode, batches: readonly Batch[]): Promise<readonly boolean[]> {
+  const answers: boolean[] = []
   await Promise.all(
-    [...bySlot.values()].map(async (indexes) => {
-      const group = await node.extend(indexes.map((index) => leases[index]!))
-      for (const [i, index] of indexes.entries()) answers[index] = group[i]!
+    batches.map(async ({ places, leases, step }) => {
+      const some = await node.extend(leases, step)
+      for (const [index, place] of places.entries()) answers[place] = some[index]!
     }),
   )
   return answers

@@ -201,7 +201,7 @@ const REDIS_GUARANTEES: Guarantees = {
   token: TOKEN,
   survives: { serverRestart: 'with fsync on every write', lossOfServers: 0, failover: 'not promised' },
   order: 'first come, first served by process',
-  shared: false,
+  shared: true,
 }
 
 function redlockGuarantees(size: number): Guarantees {
@@ -211,6 +211,6 @@ function redlockGuarantees(size: number): Guarantees {
     token: TOKEN,
     survives: { serverRestart: 'yes', lossOfServers: Math.ceil(size / 2) - 1, failover: 'no' },
     order: 'first come, first served by process',
-    shared: false,
+    shared: true,
   }
 }

@@ -6,7 +6,7 @@ import { ask } from './ask.ts'
 import { failureOf, noAnswer } from './errors.ts'
 import { FENCE_PATTERN, resourceOfFence } from './keys.ts'
 import type { RedisNode } from './node.ts'
-import type { NodeLease } from './steps.ts'
+import type { NodeLease, NodeReader } from './steps.ts'
 import { quorumOf } from './votes.ts'
 
 interface InspectQuorumPlan {
@@ -142,13 +142,12 @@ async function leasesOf(
   const answers = [...heard].filter(([node]) => !isAmong(barred, node)).map(([, answer]) => answer)
   const { size } = plan
   if (answers.length < quorumOf(size)) throw failureOf(failures, resources, { quorum: quorumOf(size), size })
-  return resources.flatMap(
-    (resource, index) =>
-      agreed(
-        resource,
-        answers.map((answer) => answer[index]!),
-        size,
-      ) ?? [],
+  return resources.flatMap((resource, index) =>
+    agreed(
+      resource,
+      answers.map((answer) => answer[index]!),
+      size,
+    ),
   )
 }
 
@@ -162,31 +161,62 @@ async function inspectNode(node: RedisNode, resources: readonly string[]): Promi
   return (await Promise.all(resources.map((resource) => node.inspect(node.keys([resource]))))).flat()
 }
 
+/** What one node says of one holder. */
+interface Vote extends NodeReader {
+  readonly fence: number
+}
+
 /**
- * The owner that a quorum of nodes names, or would name if the others had answered; the time after which fewer than a quorum hold
- * the lease, and its token.
+ * The owner that a quorum of nodes names, or would name if the others had answered; of readers, each that is one on a quorum. With the time
+ * after which fewer than a quorum hold the lease, and its token.
  */
-function agreed(resource: string, answers: readonly NodeLease[], size: number): LeaseInfo | undefined {
+function agreed(resource: string, answers: readonly NodeLease[], size: number): LeaseInfo[] {
+  const writers = votesFor(answers, ({ readers, owner, remainingMs }) =>
+    readers.length > 0 || owner === '' ? [] : [{ owner, remainingMs }],
+  )
+  const readers = votesFor(answers, (answer) => answer.readers)
+  const isShared = most(readers) > most(writers)
+  const holders = [...(isShared ? readers : writers).values()].sort((some, others) => others.length - some.length)
+  const line = lineOf(answers)
   const quorum = quorumOf(size)
-  const owners = new Set(answers.map(({ owner }) => owner).filter((owner) => owner !== ''))
-  const [votes = []] = [...owners]
-    .map((owner) => answers.filter((answer) => answer.owner === owner))
-    .sort((some, others) => others.length - some.length)
-  if (votes.length === 0 || votes.length + size - answers.length < quorum) return undefined
+  return holders
+    .filter((votes) => votes.length + size - answers.length >= quorum)
+    .slice(0, isShared ? holders.length : 1)
+    .map((votes) => ({
+      resource,
+      owner: votes[0]!.owner,
+      ...tokenAndTime(votes, quorum),
+      ...(isShared ? { shared: true } : {}),
+      waiters: line.length,
+      ...(line.length > 0 ? { line } : {}),
+    }))
+}
+
+function votesFor(
+  answers: readonly NodeLease[],
+  holdersOf: (answer: NodeLease) => readonly NodeReader[],
+): Map<string, Vote[]> {
+  const votes = new Map<string, Vote[]>()
+  for (const answer of answers) {
+    for (const holder of holdersOf(answer)) {
+      const vote = { ...holder, fence: answer.fence }
+      votes.set(holder.owner, [...(votes.get(holder.owner) ?? []), vote])
+    }
+  }
+  return votes
+}
+
+function most(votes: ReadonlyMap<string, Vote[]>): number {
+  return Math.max(0, ...[...votes.values()].map((all) => all.length))
+}
+
+function tokenAndTime(votes: readonly Vote[], quorum: number): Pick<LeaseInfo, 'token' | 'remainingMs'> {
   const times = votes.map(({ remainingMs }) => remainingMs ?? Infinity).sort((a, b) => b - a)
   const remainingMs = times[quorum - 1] ?? times.at(-1)!
   const fences = votes.map(({ fence }) => fence).sort((a, b) => a - b)
   // The number that a quorum shares is the token; a node that was ahead may show more.
   const token = fences.find((fence) => fences.filter((other) => other === fence).length >= quorum) ?? fences[0]!
-  const line = lineOf(answers)
-  return {
-    resource,
-    owner: votes[0]!.owner,
-    token: BigInt(token),
-    remainingMs: remainingMs === Infinity ? undefined : remainingMs,
-    waiters: line.length,
-    ...(line.length > 0 ? { line } : {}),
-  }
+  return { token: BigInt(token), remainingMs: remainingMs === Infinity ? undefined : remainingMs }
 }
 
 /** Whoever is in line on some node: a node may have missed one who came while it was away. */

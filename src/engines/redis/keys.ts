@@ -9,6 +9,8 @@ export interface ResourceKeys {
   readonly fence: string
   /** Q: the owners that wait for it. */
   readonly line: string
+  /** S: the readers, while it is shared. */
+  readonly readers: string
   /** Where a release or an offer is published. */
   readonly freed: string
 }
@@ -17,6 +19,7 @@ export interface ResourceKeys {
 export const OWN_KEYS = 'ringfence:'
 const FENCE = `${OWN_KEYS}fence:`
 const LINE = `${OWN_KEYS}line:`
+const READERS = `${OWN_KEYS}readers:`
 const FREED = `${OWN_KEYS}freed:`
 export const FENCE_PATTERN = `${FENCE}*`
 /** What a node of a quorum knows about its own right to vote: see `stamp.ts`. */
@@ -25,7 +28,7 @@ export const STAMP_KEY = `${OWN_KEYS}stamp`
 export function resourceKeys(prefix: string, resource: string): ResourceKeys {
   const lock = prefix + resource
   const tail = slotMate(lock)
-  return { lock, fence: FENCE + tail, line: LINE + tail, freed: FREED + tail }
+  return { lock, fence: FENCE + tail, line: LINE + tail, readers: READERS + tail, freed: FREED + tail }
 }
 
 /** The keys of a lease's resources, as the scripts take them. */
@@ -36,14 +39,19 @@ export interface KeySet {
   readonly piece: Piece
   /** The pairs, and then Q of each resource. */
   readonly withLines: Piece
+  /** These, and then S of each resource. */
+  readonly withReaders: Piece
   readonly channels: readonly string[]
+  /** They are for a shared lease: its steps are others. */
+  readonly shared: boolean
 }
 
-export function keySet(prefix: string, resources: readonly string[]): KeySet {
+export function keySet(prefix: string, resources: readonly string[], shared = false): KeySet {
   const all = resources.map((resource) => resourceKeys(prefix, resource))
   const pairs = all.flatMap(({ lock, fence }) => [lock, fence])
   const withLines = piece(...pairs, ...all.map(({ line }) => line))
-  return { pairs, piece: piece(...pairs), withLines, channels: all.map(({ freed }) => freed) }
+  const withReaders = piece(...withLines.words, ...all.map(({ readers }) => readers))
+  return { pairs, piece: piece(...pairs), withLines, withReaders, channels: all.map(({ freed }) => freed), shared }
 }
 
 /** The resource of a fence key, or undefined if it is of another prefix. */

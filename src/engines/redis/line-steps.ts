@@ -1,5 +1,6 @@
 import type { KeySet } from './keys.ts'
 import { piece } from './pieces.ts'
+import { readerName } from './readers-steps.ts'
 import { ACQUIRE, type Script } from './scripts.ts'
 import {
   acquireStep,
@@ -49,14 +50,16 @@ export function claimStep(
 
 /** `publish`: the command that tells the one that a lock is offered to. `ttlMs`: of the lease that it waits for. */
 export function enqueueStep(
-  { withLines, channels }: KeySet,
-  { owner, ticket, waitedUs, old = '' }: LinePlace,
+  { withLines, withReaders, channels, shared }: KeySet,
+  { owner, ticket, waitedUs, old }: LinePlace,
   ttlMs: number,
   publish: 'publish' | 'spublish',
 ): Step<LineAnswer> {
-  const args = piece(owner, String(ticket), String(waitedUs), old, 'enqueue', publish, ...channels)
-  const head = headOf('a', withLines, args)
-  return { script: ENQUEUE, vote: { ttlMs }, keys: withLines, args, head, read: readAnswer }
+  const name = shared ? readerName(owner) : owner
+  const before = old === undefined ? '' : shared ? readerName(old) : old
+  const args = piece(name, String(ticket), String(waitedUs), before, 'enqueue', publish, ...channels)
+  const keys = shared ? withReaders : withLines
+  return { script: ENQUEUE, vote: { ttlMs }, keys, args, head: headOf('a', keys, args), read: readAnswer }
 }
 
 function readAnswer(reply: unknown, script: Script): LineAnswer {

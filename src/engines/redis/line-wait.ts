@@ -22,7 +22,7 @@ export interface RedisQueuePlan {
   readonly deadlines: Deadlines
   readonly wakeups: RedisWakeups
   timeoutMs(ttlMs: number): number
-  keys(resources: readonly string[]): KeySet
+  keys(resources: readonly string[], shared?: boolean): KeySet
   acquire(request: LeaseRequest): Promise<Grant | Refusal>
   /**
    * An election by claims. Where it is lost, or a node grants late, `left` is called with nodes on which something may be left.
@@ -94,7 +94,7 @@ export class LineWait {
     this.#request = request
     this.#newOwner = newOwner
     this.#otherSoftware = otherSoftware
-    this.#keys = plan.keys(request.resources)
+    this.#keys = plan.keys(request.resources, request.shared)
     this.#quorum = quorumOf(plan.nodes.length)
     this.#beganMs = sinceMs
     this.#ticket = newTicket(plan.clock) - Math.round((plan.clock.monotonicMs() - sinceMs) * 1000)

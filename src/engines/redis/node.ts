@@ -9,6 +9,7 @@ import { RoundTrips } from './round-trips.ts'
 import { keySet, type KeySet } from './keys.ts'
 import { claimStep, enqueueStep, type LineAnswer, type LinePlace } from './line-steps.ts'
 import { piece, wordsOf, type Piece } from './pieces.ts'
+import { confirmReaderStep, extendReadersStep, releaseReaderStep, shareStep } from './readers-steps.ts'
 import { Answer, Request, type StepListener } from './request.ts'
 import { ACQUIRE, type Script } from './scripts.ts'
 import {
@@ -62,6 +63,7 @@ export class RedisNode {
   readonly #options: NodeOptions
   readonly #turn: Turn
   readonly #keys = new Map<string, KeySet>()
+  readonly #readerKeys = new Map<string, KeySet>()
   /** Undefined where nobody observes. */
   #roundTrips: RoundTrips | undefined
   #unanswered = 0
@@ -84,11 +86,14 @@ export class RedisNode {
   // Steps for every node of a quorum alike.
 
   acquireStep(keys: KeySet, owner: string, ttlMs: number, proposal: number): Step<NodeGrant | NodeRefusal> {
-    return acquireStep(keys, owner, ttlMs, proposal, this.#fenceTtlMs(ttlMs))
+    const fenceTtlMs = this.#fenceTtlMs(ttlMs)
+    if (keys.shared) return shareStep(keys, owner, ttlMs, proposal, fenceTtlMs, this.#publish)
+    return acquireStep(keys, owner, ttlMs, proposal, fenceTtlMs)
   }
 
   /** As `acquireStep`, for an owner to whom the lock is offered. */
   claimStep(keys: KeySet, owner: string, ttlMs: number, proposal: number): Step<NodeGrant | NodeRefusal> {
+    if (keys.shared) return this.acquireStep(keys, owner, ttlMs, proposal)
     return claimStep(keys, owner, ttlMs, proposal, this.#fenceTtlMs(ttlMs))
   }
 
@@ -102,22 +107,27 @@ export class RedisNode {
   }
 
   confirmStep(keys: KeySet, owner: string, token: number, ttlMs: number): Step<NodeAnswer> {
-    return confirmStep(keys, owner, token, this.#fenceTtlMs(ttlMs))
+    const step = keys.shared ? confirmReaderStep : confirmStep
+    return step(keys, owner, token, this.#fenceTtlMs(ttlMs))
   }
 
   /** With `quiet` no waiter is woken. Without `passOn` the lock is free after it, and not offered to the first in line. */
   releaseStep(keys: KeySet, owner: string, token: bigint, quiet = false, passOn = true): Step<NodeRelease> {
-    const publish = quiet ? '' : this.client.cluster ? 'spublish' : 'publish'
-    return releaseStep(keys, owner, token, publish, this.#fenceTtlMs(0), passOn)
+    const publish = quiet ? '' : this.#publish
+    const step = keys.shared ? releaseReaderStep : releaseStep
+    return step(keys, owner, token, publish, this.#fenceTtlMs(0), passOn)
   }
 
-  /** For each lease: is it still its owner's here? On a Cluster the leases must share a hash slot. */
+  /** For each lease: is it still its owner's here? All are shared, or none. On a Cluster the leases must share a hash slot. */
   extendStep(leases: readonly LeaseRef[]): Step<readonly boolean[]> {
-    const pairs = leases.flatMap(({ resources }) => this.keys(resources).pairs)
-    const longestMs = Math.max(...leases.map(({ ttlMs }) => ttlMs))
+    const isShared = leases[0]?.shared === true
+    const keys = leases.map(({ resources }) => this.keys(resources, isShared))
+    const fenceTtlMs = this.#fenceTtlMs(Math.max(...leases.map(({ ttlMs }) => ttlMs)))
     // A counter outlives its last write by fenceTtl; a lease that gets that old has it written again.
     const oldUs = Math.round(this.#options.clock.wallMs() - this.#options.fenceTtlMs / 2) * 1000
-    return extendStep(leases, pairs, this.#fenceTtlMs(longestMs), oldUs)
+    if (isShared) return extendReadersStep(leases, keys, fenceTtlMs, oldUs)
+    const pairs = keys.flatMap((one) => one.pairs)
+    return extendStep(leases, pairs, fenceTtlMs, oldUs)
   }
 
   // Steps that are sent by themselves, now and then.
@@ -137,7 +147,7 @@ export class RedisNode {
 
   /** Comes to the line. A node that sits out has none. */
   enqueue(keys: KeySet, place: LinePlace, ttlMs: number, isWanted: () => boolean): Promise<LineAnswer> {
-    return this.#ask(enqueueStep(keys, place, ttlMs, this.client.cluster ? 'spublish' : 'publish'), isWanted)
+    return this.#ask(enqueueStep(keys, place, ttlMs, this.#publish), isWanted)
   }
 
   inspect(keys: KeySet): Promise<readonly NodeLease[]> {
@@ -178,15 +188,20 @@ export class RedisNode {
     return this.#unanswered
   }
 
-  keys(resources: readonly string[]): KeySet {
-    if (resources.length > 1) return keySet(this.#options.prefix, resources)
-    let keys = this.#keys.get(resources[0]!)
+  keys(resources: readonly string[], shared = false): KeySet {
+    if (resources.length > 1) return keySet(this.#options.prefix, resources, shared)
+    const known = shared ? this.#readerKeys : this.#keys
+    let keys = known.get(resources[0]!)
     if (keys === undefined) {
-      keys = keySet(this.#options.prefix, resources)
-      if (this.#keys.size >= MOST_KEYS) this.#keys.clear()
-      this.#keys.set(resources[0]!, keys)
+      keys = keySet(this.#options.prefix, resources, shared)
+      if (known.size >= MOST_KEYS) known.clear()
+      known.set(resources[0]!, keys)
     }
     return keys
+  }
+
+  get #publish(): 'publish' | 'spublish' {
+    return this.client.cluster ? 'spublish' : 'publish'
   }
 
   /** The counter outlives any lease it was raised for. */

@@ -1,13 +1,15 @@
 import type { Refusal } from '../../engine.ts'
 import type { Election } from './election.ts'
+import type { NodeRefusal } from './steps.ts'
 import { quorumOf } from './votes.ts'
 
 /** The refusal of an election that was lost although enough nodes answered. */
 export function refusalOf(election: Election, size: number): Refusal {
   const { refusals } = election
   const quorum = quorumOf(size)
-  const holder = holderOf(election, quorum) ?? refusals[0]?.holder
-  const votes = refusals.filter((refusal) => refusal.holder === holder).length
+  const held = heldBy(election, quorum) ?? refusals[0]
+  const holder = held?.holder
+  const votes = refusals.filter((refusal) => held !== undefined && isSame(refusal, held)).length
   // As far as is known: the others have not answered, or were not even asked.
   const mayHoldQuorum = election.granted().length === 0 && votes + size - refusals.length >= quorum
   const named = holder === undefined ? {} : { holder }
@@ -16,10 +18,13 @@ export function refusalOf(election: Election, size: number): Refusal {
   return { kind: 'refused', reason: 'held', ...named, ...(remainingMs === undefined ? {} : { remainingMs }) }
 }
 
-/** The holder that a quorum of nodes names. */
-export function holderOf({ refusals }: Election, quorum: number): string | undefined {
-  const votes = (holder: string): number => refusals.filter((refusal) => refusal.holder === holder).length
-  return refusals.find(({ holder }) => votes(holder) >= quorum)?.holder
+/** The refusal of a node whose holder a quorum of nodes names. Each may name another one of several readers. */
+export function heldBy({ refusals }: Election, quorum: number): NodeRefusal | undefined {
+  return refusals.find((one) => refusals.filter((other) => isSame(one, other)).length >= quorum)
+}
+
+function isSame(one: NodeRefusal, other: NodeRefusal): boolean {
+  return one.holder === other.holder || (one.shared && other.shared)
 }
 
 /** When enough locks have run out that a quorum is free. */

@@ -2,6 +2,7 @@ import type { InLine, LeaseRef } from '../../engine.ts'
 import type { KeySet } from './keys.ts'
 import { OFFERED } from './line-lua.ts'
 import { piece, type Piece } from './pieces.ts'
+import { SHARED } from './readers-lua.ts'
 import { ACQUIRE, CONFIRM, EXTEND, HAND_OVER, INSPECT, RELEASE, type Script } from './scripts.ts'
 import type { NodeAnswer } from './votes.ts'
 
@@ -30,6 +31,8 @@ export interface NodeRefusal {
   readonly kind: 'refused'
   readonly fence: number
   readonly holder: string
+  /** The holder is one of the readers, of which others may be in the way elsewhere. */
+  readonly shared: boolean
   /** Undefined for a lock without an end. */
   readonly remainingMs: number | undefined
 }
@@ -87,12 +90,20 @@ export function confirmStep(keys: KeySet, owner: string, token: number, fenceTtl
     args,
     head: headOf('c', keys.piece, args),
     read(reply) {
-      const [kind, fence] = fields(reply, CONFIRM)
-      if (kind === 1) return { kind: 'confirmed', token }
-      return kind === 2 ? { kind: 'higher', fence: numeric(fence, CONFIRM) } : { kind: 'out' }
+      return readConfirm(reply, token)
     },
-    wrote: ({ kind }) => kind === 'confirmed',
+    wrote: isConfirmed,
   }
+}
+
+export function readConfirm(reply: unknown, token: number): NodeAnswer {
+  const [kind, fence] = fields(reply, CONFIRM)
+  if (kind === 1) return { kind: 'confirmed', token }
+  return kind === 2 ? { kind: 'higher', fence: numeric(fence, CONFIRM) } : { kind: 'out' }
+}
+
+export function isConfirmed({ kind }: NodeAnswer): boolean {
+  return kind === 'confirmed'
 }
 
 /** For each lease: is it still its owner's here? The counter of a lease whose token is below `oldUs` is written again. */
@@ -111,11 +122,15 @@ export function extendStep(
     keys: piece(...keys),
     args: piece(...args),
     read(reply) {
-      if (!Array.isArray(reply) || reply.length !== leases.length) throw nonsense(reply, EXTEND)
-      return reply.map((ours) => Number(ours) === 1)
+      return readExtend(reply, leases.length)
     },
     wrote: (answers) => answers.includes(true),
   }
+}
+
+export function readExtend(reply: unknown, count: number): boolean[] {
+  if (!Array.isArray(reply) || reply.length !== count) throw nonsense(reply, EXTEND)
+  return reply.map((ours) => Number(ours) === 1)
 }
 
 export interface NodeRelease {
@@ -139,7 +154,7 @@ export function releaseStep(
   return { script: RELEASE, keys: on, args, head: headOf('r', on, args), read: readRelease, otherwise }
 }
 
-function readRelease(reply: unknown): NodeRelease {
+export function readRelease(reply: unknown): NodeRelease {
   const listeners = numeric(reply, RELEASE)
   return listeners >= 0 ? { ours: true, listeners } : { ours: false, listeners: -1 - listeners }
 }
@@ -152,39 +167,55 @@ export interface NodeLease {
   readonly fence: number
   /** Those in line, the first one first. */
   readonly line: readonly InLine[]
+  /** Those that share it, if it is shared; then `owner` is one of them. */
+  readonly readers: readonly NodeReader[]
 }
 
-export function inspectStep({ piece: pairs, withLines, channels }: KeySet): Step<readonly NodeLease[]> {
-  const step = { script: INSPECT, keys: withLines, args: piece(String(channels.length)), read: readLeases }
+export interface NodeReader {
+  readonly owner: string
+  readonly remainingMs: number | undefined
+}
+
+export function inspectStep({ piece: pairs, withReaders, channels }: KeySet): Step<readonly NodeLease[]> {
+  const step = { script: INSPECT, keys: withReaders, args: piece(String(channels.length)), read: readLeases }
   return { ...step, otherwise: () => ({ ...step, keys: pairs }) }
 }
 
 function readLeases(reply: unknown): readonly NodeLease[] {
   if (!Array.isArray(reply)) throw nonsense(reply, INSPECT)
   return reply.map((row: unknown) => {
-    const [owner, left, fence, line] = fields(row, INSPECT)
-    return {
-      owner: String(owner),
-      remainingMs: timeLeft(left, INSPECT),
-      fence: numeric(fence, INSPECT),
-      line: readLine(line),
-    }
+    const [name, left, fence, line, readers] = fields(row, INSPECT)
+    const owner = holderName(name)
+    const remainingMs = timeLeft(left, INSPECT)
+    const isShared = String(name).startsWith(SHARED)
+    const all = isShared ? readReaders(readers) : []
+    // A user who may not use the keys of readers sees one of them.
+    const alone = isShared && all.length === 0 ? [{ owner, remainingMs }] : []
+    return { owner, remainingMs, fence: numeric(fence, INSPECT), line: readLine(line), readers: [...all, ...alone] }
   })
 }
 
 function readLine(reply: unknown): InLine[] {
-  const words: readonly unknown[] = Array.isArray(reply) ? reply : []
-  return Array.from({ length: words.length / 2 }, (_, at) => {
-    const since = Math.floor(numeric(words[2 * at + 1], INSPECT) / 1000)
-    return { owner: String(words[2 * at]), since }
-  })
+  return pairsOf(reply).map(([name, ticket]) => ({
+    owner: holderName(name),
+    since: Math.floor(numeric(ticket, INSPECT) / 1000),
+  }))
 }
 
-function isGrant({ kind }: NodeGrant | NodeRefusal): boolean {
+function readReaders(reply: unknown): NodeReader[] {
+  return pairsOf(reply).map(([name, left]) => ({ owner: holderName(name), remainingMs: timeLeft(left, INSPECT) }))
+}
+
+function pairsOf(reply: unknown): (readonly [unknown, unknown])[] {
+  const words: readonly unknown[] = Array.isArray(reply) ? reply : []
+  return Array.from({ length: words.length / 2 }, (_, at) => [words[2 * at], words[2 * at + 1]])
+}
+
+export function isGrant({ kind }: NodeGrant | NodeRefusal): boolean {
   return kind === 'granted'
 }
 
-function grantOrRefusal(reply: unknown, script: Script): NodeGrant | NodeRefusal {
+export function grantOrRefusal(reply: unknown, script: Script): NodeGrant | NodeRefusal {
   if (!Array.isArray(reply)) {
     const fence = numeric(reply, script)
     if (fence <= 0) throw nonsense(reply, script)
@@ -195,14 +226,16 @@ function grantOrRefusal(reply: unknown, script: Script): NodeGrant | NodeRefusal
     kind: 'refused',
     fence: numeric(fence, script),
     holder: holderName(holder),
+    shared: String(holder).startsWith(SHARED),
     remainingMs: timeLeft(left, script),
   }
 }
 
-/** Who has a lock, or has it offered. */
+/** Who has a lock, or has it offered, or shares it. */
 export function holderName(value: unknown): string {
   const text = String(value)
-  return text.startsWith(OFFERED) ? text.slice(OFFERED.length) : text
+  const name = text.startsWith(OFFERED) ? text.slice(OFFERED.length) : text
+  return name.startsWith(SHARED) ? name.slice(SHARED.length) : name
 }
 
 export function timeLeft(value: unknown, script: Script): number | undefined {

@@ -4,6 +4,7 @@ import type { Random } from '../../random.ts'
 import type { Subscriber } from './client.ts'
 import { OFFERED } from './line-lua.ts'
 import type { RedisNode } from './node.ts'
+import { holderName } from './steps.ts'
 import { quorumOf } from './votes.ts'
 
 /** A channel stays subscribed for a while after its last watcher left: under contention the next one comes at once. */
@@ -169,10 +170,10 @@ export class RedisWakeups {
   #heard(name: string, index: number, owner: string): void {
     const channel = this.#channels.get(name)
     if (owner.startsWith(OFFERED)) {
-      for (const offered of channel?.watchers.values() ?? []) offered?.(index, owner.slice(OFFERED.length))
+      for (const offered of channel?.watchers.values() ?? []) offered?.(index, holderName(owner))
       return
     }
-    if (channel === undefined || owner === channel.called || this.#own.has(owner)) return
+    if (channel === undefined || owner === channel.called || this.#own.has(holderName(owner))) return
     channel.heard.add(index)
     if (channel.heard.size >= this.#quorum) {
       channel.called = owner

@@ -34,7 +34,7 @@ export function testConformance(setups: readonly Setup[]): void {
       asked++
       return setup.engine(processes[process]!.map(({ client }) => client.identity))
     }
-    const cases = conformanceOfTwo({ engine, methods: setup.methods, shortTtlMs: 300 })
+    const cases = conformanceOfTwo({ engine, methods: setup.methods, shared: true, shortTtlMs: 300 })
 
     test.concurrent.each(cases.map((claim) => [claim.name, claim] as const))('%s', async (_name, claim) => {
       await expect(claim.run()).resolves.toBeUndefined()
