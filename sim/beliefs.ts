@@ -21,13 +21,14 @@ export class Beliefs {
   holds(lease: Lease, call: number): void {
     this.#kept.push(lease)
     const { owner, resources, signal } = lease
+    const shared = lease.shared ? ({ shared: true } as const) : {}
     this.#leases.set(owner, lease)
     const token = Number(lease.token)
     const { name } = this.#process
     const untilMs = this.#untilMs(lease)
     const at = this.#process.nowMs
     this.#untils.set(owner, untilMs)
-    this.#history.add({ at, kind: 'holds', process: name, call, owner, token, resources, untilMs })
+    this.#history.add({ at, kind: 'holds', process: name, call, owner, token, resources, untilMs, ...shared })
     const aborts = (): void => {
       this.#history.add({ at: this.#process.nowMs, kind: 'signal', process: name, owner, token })
       const { reason } = signal as { reason: unknown }

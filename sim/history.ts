@@ -44,6 +44,8 @@ export type HistoryEvent = { readonly at: number } & (
       readonly call: number
       readonly resources: readonly string[]
       readonly untilMs: number
+      /** Absent if it is not shared. */
+      readonly shared?: true
     } & Holder)
   | ({ readonly kind: 'until'; readonly untilMs: number } & Holder)
   | ({ readonly kind: 'ends'; readonly why: string } & Holder)

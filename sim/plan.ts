@@ -22,6 +22,8 @@ export interface Plan {
   /** A node that stays frozen in the last part, when all else is well: a minority must not matter. */
   readonly leaveFrozen: number | undefined
   readonly faults: readonly Fault[]
+  /** Which part of the calls is for a shared lease. Default none. */
+  readonly readers?: number
 }
 
 export interface NodePlan {
@@ -60,8 +62,14 @@ const SPEEDS = { slowest: 0.9955, fastest: 1.0045 }
 const PERSISTENCE = ['none', 'everysec', 'always', 'mixed'] as const
 
 export function drawPlan(seed: number | string): Plan {
-  const usual = drawUsual(seed)
   const random = new Seeded(`plan ${seed}`)
+  const readers = random.fork('readers')
+  const plan = drawExclusive(seed, random)
+  return readers.chance(0.5) ? { ...plan, readers: readers.pick([0.3, 0.6, 0.9]) } : plan
+}
+
+function drawExclusive(seed: number | string, random: Seeded): Plan {
+  const usual = drawUsual(seed)
   const kind = random.fork('kind').fraction()
   if (usual.engine === 'redlock' && kind < 0.12) return lossy(usual, random.fork('lossy'))
   if (kind > 0.93) return expiring(usual, random.fork('expiring'))

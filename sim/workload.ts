@@ -13,6 +13,8 @@ export interface Terms {
   readonly resources: readonly string[]
   readonly ttlMs: number
   readonly maxTtlMs: number
+  /** Which part of the calls is for a shared lease. */
+  readonly readers: number
   /** Every call that there is, and not only `acquire` and `tryAcquire`. */
   readonly callsAll: boolean
   /** Work that takes longer than a lease. */
@@ -43,6 +45,7 @@ export class Workload {
   readonly #calls: Counter
   readonly #lastId: () => number
   readonly #beliefs: Beliefs
+  readonly #readers: Seeded
   isStopping = false
   isClosed = false
   running = 0
@@ -57,6 +60,7 @@ export class Workload {
     this.#history = parts.history
     this.#store = parts.store
     this.#random = parts.random
+    this.#readers = parts.random.fork('readers')
     this.#terms = parts.terms
     this.#calls = parts.calls
     this.#lastId = parts.lastId
@@ -112,7 +116,7 @@ export class Workload {
   }
 
   async #round(random: Seeded): Promise<void> {
-    const { resources, ttlMs, callsAll } = this.#terms
+    const { resources, ttlMs, callsAll, readers } = this.#terms
     const some = resources.length > 1 && random.chance(0.3) ? resources : [random.pick(resources)]
     const isBounded = callsAll && random.chance(0.2)
     const maxHold = isBounded ? { maxHold: Math.round(random.between(0.1, 2) * ttlMs) } : {}
@@ -123,15 +127,16 @@ export class Workload {
     }
     if (callsAll && random.chance(0.15)) return this.#once(random.pick(resources), random)
     if (callsAll && random.chance(0.15)) return this.#elect(random.pick(resources), options, random)
+    const shared = readers > 0 && this.#readers.chance(readers)
     const how = random.fraction()
     if (how < 0.3) {
-      const lease = await this.call(some, 0, () => this.locks.tryAcquire(some, options), { isBounded })
+      const lease = await this.call(some, 0, () => this.locks.tryAcquire(some, { ...options, shared }), { isBounded })
       if (lease !== undefined) await this.#section(lease, random)
       return
     }
     const waitMs = Math.round(random.pick([random.between(5, 200), random.between(200, 3000)]))
     const signal = random.chance(0.1) ? this.#enoughAfter(random.between(1, waitMs)) : new AbortController().signal
-    const terms = { ...options, wait: waitMs, signal }
+    const terms = { ...options, shared, wait: waitMs, signal }
     if (callsAll && random.chance(0.3)) {
       return this.#within(this.#asks(some, waitMs, { isBounded }), random, (work) =>
         this.locks.using(some, terms, work),
@@ -277,6 +282,7 @@ export class Workload {
     for (const store of random.shuffle(['unguarded', 'guarded'] as const)) {
       const value = await this.#store.read(this.process, random, store, resource, writer)
       if (value === undefined || !mayGoOn()) return
+      if (lease.shared) continue
       await sleep(this.process, random.pick([1, random.between(1, 20)]))
       // The process may be paused right behind this look, or its write be long on its way: then it writes too late.
       if (!mayGoOn()) return

@@ -1,7 +1,8 @@
 import { createLocks } from '../src/index.ts'
 import { redis, redlock } from '../src/engines/redis/index.ts'
-import { STAMP_KEY } from '../src/engines/redis/keys.ts'
-import { CONFIRM, EXTEND, HAND_OVER, INSPECT, RELEASE } from '../src/engines/redis/scripts.ts'
+import { resourceKeys, STAMP_KEY } from '../src/engines/redis/keys.ts'
+import { CONFIRM, EXTEND, HAND_OVER, INSPECT, READER, RELEASE } from '../src/engines/redis/scripts.ts'
+import { SHARED } from '../src/engines/redis/readers-lua.ts'
 import { SimClient } from './client.ts'
 import { MachineClock, Time } from './clock.ts'
 import { History } from './history.ts'
@@ -12,11 +13,13 @@ import { Process } from './process.ts'
 import { Seeded } from './random.ts'
 import { ServerError, type Reply } from './redis.ts'
 import { Server } from './server.ts'
+import { SortedSet } from './sorted-set.ts'
 import { Store } from './store.ts'
 import { Workload, type Counter } from './workload.ts'
 
-const NAMES = new Map([CONFIRM, EXTEND, HAND_OVER, INSPECT, RELEASE].map(({ sha, name }) => [sha, name]))
-const TEXTS = new Map([CONFIRM, EXTEND, HAND_OVER, INSPECT, RELEASE].map(({ text, name }) => [text, name]))
+const SCRIPTS = [CONFIRM, EXTEND, HAND_OVER, INSPECT, RELEASE, ...Object.values(READER)]
+const NAMES = new Map(SCRIPTS.map(({ sha, name }) => [sha, name]))
+const TEXTS = new Map(SCRIPTS.map(({ text, name }) => [text, name]))
 
 const VOTES = new Set(['acquire', 'confirm', 'handOver'])
 
@@ -53,7 +56,7 @@ export class World {
     for (const server of this.servers) {
       let had = 0
       server.executing = ({ steps: [{ what, owner } = NO_STEP] }) =>
-        void (had = what === 'extend' ? locksOf(owner, server) : 0)
+        void (had = what === 'extend' ? locksOf(owner, server, plan.resources) : 0)
       server.executed = ({ process, isOpen }, { steps }, replies) => {
         const { name: node } = server
         const at = this.time.nowMs
@@ -61,7 +64,7 @@ export class World {
           const { what, owner } = step
           const reply = steps.length === 1 ? replies : [partOf(replies[0], index), ...replies.slice(1)]
           const isDone = what === 'release' && !(reply[0] instanceof Error && reply[0].message.startsWith('NOSCRIPT'))
-          const kept = isDone ? locksOf(owner, server) : 0
+          const kept = isDone ? locksOf(owner, server, plan.resources) : 0
           this.history.add({
             at,
             kind: 'exec',
@@ -71,7 +74,7 @@ export class World {
             late: !isOpen,
             reply,
             kept,
-            ...(what === 'extend' && had === 0 && locksOf(owner, server) > 0 ? { remade: true } : {}),
+            ...(what === 'extend' && had === 0 && locksOf(owner, server, plan.resources) > 0 ? { remade: true } : {}),
           })
         }
         if (this.#isBlank) this.#lookForTraces()
@@ -168,7 +171,7 @@ export class World {
       history: this.history,
       store: this.store,
       random: random.fork('workload'),
-      terms: { resources: plan.resources, ttlMs, maxTtlMs, callsAll, lingers },
+      terms: { resources: plan.resources, ttlMs, maxTtlMs, callsAll, lingers, readers: plan.readers ?? 0 },
       calls: this.#calls,
       lastId: () => this.#ids,
     })
@@ -217,7 +220,12 @@ export class World {
 
   #describe(commands: readonly (readonly string[])[]): Pick<Request, 'steps'> {
     const [name = '', first = '', keys = '0', ...rest] = commands[0]!
-    const step = (what: string, owner = '', former = ''): StepInWords => ({ id: ++this.#ids, what, owner, former })
+    const step = (what: string, owner = '', former = ''): StepInWords => ({
+      id: ++this.#ids,
+      what,
+      owner: owner.replace(SHARED, ''),
+      former: former.replace(SHARED, ''),
+    })
     if (name !== 'EVALSHA' && name !== 'EVAL') return { steps: [step(`${name} ${first}`.slice(0, 40))] }
     if (rest[0] === STAMP_KEY) return { steps: [step('stamp')] }
     const args = rest.slice(Number(keys))
@@ -233,7 +241,7 @@ export class World {
         return { steps: [step(what, next, owner)] }
       case 'acquire':
         if (args[4] === 'enqueue') return { steps: [step('enqueue', owner, other)] }
-        return { steps: args.length === 4 || args[4] === 'claim' ? [step(what, owner)] : together(args, step) }
+        return { steps: args.length === 4 || args[4] === 'claim' || args[4] === 'share' ? [step(what, owner)] : together(args, step) }
       default:
         return { steps: [step(what, owner)] }
     }
@@ -261,10 +269,20 @@ function partOf(replies: Reply | undefined, index: number): Reply {
   return Array.isArray(reply) && reply[0] === 'failed' ? new ServerError(String(reply[1])) : reply
 }
 
-function locksOf(owner: string, { redis }: Server): number {
+function locksOf(owner: string, server: Server, resources: readonly string[]): number {
   let count = 0
-  for (const { value } of redis.keys.values()) if (value === owner) count++
+  for (const { value } of server.redis.keys.values()) if (value === owner) count++
+  for (const resource of resources) if (isReader(owner, server, resource)) count++
   return count
+}
+
+/** A reader is one until its time is over, also if nobody has taken it out since. */
+function isReader(owner: string, { redis, clock }: Server, resource: string): boolean {
+  const { lock, readers } = resourceKeys('', resource)
+  const holder = redis.keys.get(lock)?.value
+  const all = redis.keys.get(readers)?.value
+  if (typeof holder !== 'string' || !holder.startsWith(SHARED) || !(all instanceof SortedSet)) return false
+  return Number(all.score(SHARED + owner) ?? 0) >= Math.floor(clock.wallMs())
 }
 
 /** Was it let in at some time, or seen to sit out beside nodes that were? */

@@ -2,7 +2,7 @@ import type { History, Verdict } from '../history.ts'
 import { exclusionBroken } from './assumptions.ts'
 import { leasesOf, type HeldLease } from './leases.ts'
 
-/** At most one holder believes in a lease at a time, each within the validity that its own clock tells. */
+/** At most one writer, or only readers, believe in a lease at a time, each within the validity that its own clock tells. */
 export function exclusion(history: History): Verdict {
   const checker = 'exclusion'
   const leases = leasesOf(history)
@@ -19,16 +19,18 @@ export function exclusion(history: History): Verdict {
   return { checker, verdict: 'false', why: seen, at, owners: [first.owner, second.owner] }
 }
 
-/** Two leases of one resource that were held at once: the first such moment. */
+/** Two leases of one resource that were held at once, and not both shared: the first such moment. */
 export function overlap(leases: readonly HeldLease[]): readonly [HeldLease, HeldLease] | undefined {
-  const last = new Map<string, HeldLease>()
+  const last = { writers: new Map<string, HeldLease>(), readers: new Map<string, HeldLease>() }
   for (const lease of [...leases].sort((a, b) => a.fromMs - b.fromMs)) {
+    const alike = lease.shared ? last.readers : last.writers
     for (const resource of lease.resources) {
-      const before = last.get(resource)
-      // To the microsecond: a hand-over within one process ends one lease and begins the next in the same moment.
-      if (before !== undefined && before.endMs > lease.fromMs + 0.001 && lease.endMs > lease.fromMs)
-        return [before, lease]
-      if (before === undefined || lease.endMs > before.endMs) last.set(resource, lease)
+      for (const before of [last.writers.get(resource), lease.shared ? undefined : last.readers.get(resource)]) {
+        // To the microsecond: a hand-over within one process ends one lease and begins the next in the same moment.
+        if (before !== undefined && before.endMs > lease.fromMs + 0.001 && lease.endMs > lease.fromMs)
+          return [before, lease]
+      }
+      if (lease.endMs > (alike.get(resource)?.endMs ?? -Infinity)) alike.set(resource, lease)
     }
   }
   return undefined

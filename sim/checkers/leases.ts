@@ -6,6 +6,7 @@ export interface HeldLease {
   readonly owner: string
   readonly token: number
   readonly resources: readonly string[]
+  readonly shared: boolean
   /** When the attempt began that was granted. */
   readonly beganMs: number
   /** When it was in the caller's hands. */
@@ -26,12 +27,12 @@ export function leasesOf(history: History): HeldLease[] {
     if (event.kind === 'attempt') attempts.set(event.owner, event.at)
     else if (event.kind === 'crash') crashes.set(event.process, event.at)
     else if (event.kind === 'holds') {
-      const { process, owner, token, resources, at, untilMs, call } = event
+      const { process, owner, token, resources, at, untilMs, call, shared = false } = event
       const beganMs = attempts.get(owner) ?? at
       // An owner that comes twice is two acquisitions.
       const name = leases.has(owner) ? `${owner}#${call}` : owner
       const open = { ends: undefined, signalMs: undefined }
-      leases.set(name, { process, owner, token, resources, beganMs, fromMs: at, endMs: untilMs, untilMs, ...open })
+      leases.set(name, { process, owner, token, resources, shared, beganMs, fromMs: at, endMs: untilMs, untilMs, ...open })
     } else {
       const lease = leases.get(event.owner)
       if (lease === undefined) continue

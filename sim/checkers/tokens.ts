@@ -2,7 +2,10 @@ import type { History, Verdict } from '../history.ts'
 import { orderBroken } from './assumptions.ts'
 import { leasesOf, type HeldLease } from './leases.ts'
 
-/** Tokens of a resource are unique, and grow from one acquisition to every one that began after it was finished. */
+/**
+ * Tokens of a resource are unique, and grow from one acquisition to every one that began after it was finished. Readers may have the same
+ * token.
+ */
 export function tokens(history: History): Verdict {
   const checker = 'tokens'
   const leases = leasesOf(history)
@@ -27,7 +30,7 @@ function disorder(leases: readonly HeldLease[]): readonly [HeldLease, HeldLease]
   const finished = [...leases].sort((a, b) => a.fromMs - b.fromMs)
   for (const lease of finished) {
     const other = byToken.get(lease.token)
-    if (other !== undefined) return [other, lease]
+    if (other !== undefined && !(other.shared && lease.shared)) return [other, lease]
     byToken.set(lease.token, lease)
   }
   // Among those that were finished when this one began, the highest token counts.

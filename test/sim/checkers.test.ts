@@ -65,6 +65,10 @@ function lease(
   ]
 }
 
+function reader(...args: Parameters<typeof lease>): HistoryEvent[] {
+  return lease(...args).map((event) => (event.kind === 'holds' ? { ...event, shared: true as const } : event))
+}
+
 function ends(process: string, owner: string, at: number, why = 'released'): HistoryEvent {
   return { at, kind: 'ends', process, owner, token: 0, why }
 }
@@ -120,6 +124,15 @@ describe('exclusion', () => {
 
   test('is false when two hold it at once', () => {
     expect(verdictOf('exclusion', history(...both))).toMatchObject({ verdict: 'false', owners: ['x', 'y'], at: 400 })
+  })
+
+  test('is true of readers side by side, and false of a writer beside any of them', () => {
+    const readers = [...reader('p0', 'x', 1, 100, 1100), ...reader('p1', 'y', 1, 200, 500)]
+    expect(verdictOf('exclusion', history(...readers))).toMatchObject({ verdict: 'true' })
+    const after = history(...readers, ...lease('p2', 'z', 2, 800, 1800))
+    expect(verdictOf('exclusion', after)).toMatchObject({ verdict: 'false', owners: ['x', 'z'], at: 800 })
+    const before = history(...lease('p2', 'z', 1, 10, 150), ...reader('p0', 'x', 2, 100, 1100))
+    expect(verdictOf('exclusion', before)).toMatchObject({ verdict: 'false', owners: ['z', 'x'], at: 100 })
   })
 
   test('is true when one follows the other, also without a release', () => {
@@ -189,6 +202,17 @@ describe('exclusion', () => {
 
 describe('tokens', () => {
   const first = [...lease('p0', 'x', 7, 100, 200), ends('p0', 'x', 150)]
+
+  test('are those of readers, which may be the same, and are never that of a writer', () => {
+    const readers = [...reader('p0', 'x', 2, 100, 1100), ...reader('p1', 'y', 2, 200, 1200)]
+    expect(verdictOf('tokens', history(...readers))).toMatchObject({ verdict: 'true' })
+    for (const began of [50, 1400]) {
+      const writer = lease('p2', 'z', 2, 1500, 1800, began)
+      expect(verdictOf('tokens', history(...readers, ...writer))).toMatchObject({ verdict: 'false' })
+    }
+    const lower = reader('p2', 'z', 1, 1500, 1800)
+    expect(verdictOf('tokens', history(...readers, ...lower))).toMatchObject({ verdict: 'false' })
+  })
 
   test('are false when one comes twice, even of leases that overlap', () => {
     expect(verdictOf('tokens', history(...first, ...lease('p1', 'y', 7, 120, 220, 90)))).toMatchObject({

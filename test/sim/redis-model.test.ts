@@ -1,6 +1,15 @@
 import { Redis as Ioredis } from 'ioredis'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { ACQUIRE, CLAMP_US, CONFIRM, EXTEND, HAND_OVER, INSPECT, RELEASE } from '../../src/engines/redis/scripts.ts'
+import {
+  ACQUIRE,
+  CLAMP_US,
+  CONFIRM,
+  EXTEND,
+  HAND_OVER,
+  INSPECT,
+  READER,
+  RELEASE,
+} from '../../src/engines/redis/scripts.ts'
 import { Seeded } from '../../sim/random.ts'
 import { Redis, type Reply } from '../../sim/redis.ts'
 import { startRedis, type RedisServer } from '../../harness/servers/redis.ts'
@@ -40,6 +49,9 @@ const KEYS = [
   ['l2', 'f2'],
 ]
 const LINES = ['q1', 'q2']
+const READERS = ['s1', 's2']
+/** Of readers that come in the same millisecond, or in the next, one must not end with another. */
+const READER_APART_MS = 1_000
 
 function plain(...command: string[]): Step {
   return { command: () => command }
@@ -57,9 +69,17 @@ function drawStep(random: Seeded): Step {
   const number = (nowUs: number): string => String(random.chance(0.1) ? 5 : nowUs + offsetUs)
   const lines = keys.length === 4 ? LINES : [keys[0]!.replace('l', 'q')]
   const channels = lines.map((line) => line.replace('q', 'c'))
-  const call = (script: { text: string; sha: string }, args: (nowUs: number) => string[], withLines = false): Step => {
+  const readers = lines.map((line) => line.replace('q', 's'))
+  const reader = `shared:${owner}`
+  const readerTtl = String(Number(ttl) + OWNERS.indexOf(owner) * READER_APART_MS)
+  const call = (
+    script: { text: string; sha: string },
+    args: (nowUs: number) => string[],
+    withLines: boolean | 'and readers' = false,
+  ): Step => {
     const bySha = random.chance(0.5)
-    const all = withLines ? [...keys, ...lines] : keys
+    const more = withLines === 'and readers' ? readers : []
+    const all = withLines === false ? keys : [...keys, ...lines, ...more]
     return {
       command: (nowUs) => [
         bySha ? 'EVALSHA' : 'EVAL',
@@ -71,7 +91,7 @@ function drawStep(random: Seeded): Step {
     }
   }
   const publish = random.pick(['', 'publish'])
-  switch (random.int(0, 19)) {
+  switch (random.int(0, 29)) {
     case 0:
     case 1:
     case 2:
@@ -115,7 +135,49 @@ function drawStep(random: Seeded): Step {
     case 10:
       return call(HAND_OVER, (nowUs) => [owner, next, ttl, number(nowUs), fenceTtl])
     case 11:
-      return call(INSPECT, () => [String(lines.length)], random.chance(0.5))
+      return call(INSPECT, () => [String(lines.length)], random.pick([false, 'and readers']))
+    case 20:
+    case 21:
+    case 22:
+    case 23:
+      return call(
+        ACQUIRE,
+        (nowUs) => [reader, readerTtl, number(nowUs), fenceTtl, 'share', publish, ...channels],
+        'and readers',
+      )
+    case 24:
+      return call(READER.confirm, (nowUs) => [reader, number(nowUs), fenceTtl], 'and readers')
+    case 25:
+      return call(
+        READER.extend,
+        (nowUs) => [fenceTtl, '0', String(lines.length), reader, readerTtl, number(nowUs)],
+        'and readers',
+      )
+    case 26:
+    case 27: {
+      const pass = random.pick(['', 'pass'])
+      const token = (nowUs: number): string => (random.chance(0.5) ? '0' : number(nowUs))
+      return call(
+        READER.release,
+        (nowUs) => [reader, token(nowUs), fenceTtl, publish, pass, ...channels],
+        'and readers',
+      )
+    }
+    case 28: {
+      const old = random.pick(['', '', `shared:${next}`])
+      return call(
+        ACQUIRE,
+        (nowUs) => [reader, String(nowUs + offsetUs), '0', old, 'enqueue', publish, ...channels],
+        'and readers',
+      )
+    }
+    case 29:
+      return random.pick([
+        call(INSPECT, () => [String(lines.length)], 'and readers'),
+        plain('RPUSH', random.pick(readers), 'x'),
+        plain('DEL', random.pick(readers)),
+        plain('SET', keys[0]!, reader, 'PX', ttl),
+      ])
     case 12:
       return random.pick([
         plain('DEL', random.pick(keys)),
@@ -217,7 +279,7 @@ async function compareOn(model: Model, seed: string): Promise<{ compared: number
       server.shiftClock(offsetMs)
       // Redis also deletes what has expired when nobody asks, ten times a second. If the next jump went back before that,
       // the key would be there again, or not: so someone asks.
-      for (const key of new Set([...KEYS.flat(), ...LINES])) waiting.push(['EXISTS', key])
+      for (const key of new Set([...KEYS.flat(), ...LINES, ...READERS])) waiting.push(['EXISTS', key])
       await compare()
     }
   }
@@ -317,14 +379,15 @@ test('a model refuses the numbers that Redis refuses', async () => {
   await expectAlike(client, await startModel(), commands)
 })
 
-/** Several steps in one call: two acquires, a confirmation, a hand-over, a release. */
+/** Several steps in one call: two acquires, a confirmation, a hand-over, a release, a reader. */
 const TOGETHER = [
-  '10 l4 f4 l5 f5 l4 f4 l5 f5 l4 f4',
+  '14 l4 f4 l5 f5 l4 f4 l5 f5 l4 f4 l6 f6 q6 s6',
   'a 2 4 A 60000 5 60000',
   'a 2 4 B 60000 5 60000',
   'c 2 3 A 9000000000000000 60000',
   'h 2 5 B C 60000 5 60000',
   'r 2 5 A 0 60000 publish c4',
+  'a 4 7 shared:A 60000 5 60000 share publish c6',
 ].flatMap((words) => words.split(' '))
 
 const STEPS_OF_LEASES = [
@@ -336,9 +399,15 @@ const STEPS_OF_LEASES = [
   ['EVAL', HAND_OVER.text, '2', 'l3', 'f3', 'A', 'B', '60000', '5', '60000'],
   ['EVAL', RELEASE.text, '4', 'l1', 'f1', 'l2', 'f2', 'A', '9000000000000000', '60000', 'publish', 'c1', 'c2'],
   ['EVAL', RELEASE.text, '2', 'l3', 'f3', 'B', '0', '60000', 'publish', 'c3'],
+  ['EVAL', ACQUIRE.text, '4', 'l6', 'f6', 'q6', 's6', 'shared:B', '60000', '5', '60000', 'share', 'publish', 'c6'],
+  ['EVAL', READER.extend.text, '4', 'l6', 'f6', 'q6', 's6', '60000', '0', '1', 'shared:B', '70000', '9000000000000000'],
+  ['EVAL', READER.confirm.text, '4', 'l6', 'f6', 'q6', 's6', 'shared:A', '9000000000000001', '60000'],
+  ['EVAL', READER.release.text, '4', 'l6', 'f6', 'q6', 's6', 'shared:A', '0', '60000', 'publish', 'pass', 'c6'],
+  ['EVAL', READER.release.text, '4', 'l6', 'f6', 'q6', 's6', 'shared:B', '0', '60000', 'publish', 'pass', 'c6'],
   ['EXISTS', 'l1'],
   ['EXISTS', 'l2'],
   ['EXISTS', 'l3'],
+  ['EXISTS', 'l6'],
 ]
 
 test('a model without permission to publish does what Redis does', async () => {
