@@ -30,11 +30,7 @@ export async function extendOnQuorum(
   const tallies = leases.map((lease) => new Tally(lease, nodes.length, plan))
   const failures: NodeFailure[] = []
   // Encoded once for all nodes.
-  const batches = batchesOf(
-    nodes,
-    leases,
-    nodes.some(({ client }) => client.cluster),
-  )
+  const batches = batchesOf(nodes, leases)
   let left = nodes.length
   const settle = (index: number, yes: readonly boolean[] | undefined): void => {
     for (const [i, tally] of tallies.entries()) tally.count(index, yes?.[i])
@@ -68,17 +64,19 @@ interface Batch {
 }
 
 /** One for all, and one for those that are shared; on a Cluster one for each hash slot. */
-function batchesOf([node]: readonly RedisNode[], leases: readonly LeaseRef[], isCluster: boolean): Batch[] {
+function batchesOf(nodes: readonly RedisNode[], leases: readonly LeaseRef[]): Batch[] {
+  const node = nodes[0]!
+  const isCluster = nodes.some(({ client }) => client.cluster)
   const groups = new Map<string, number[]>()
   for (const [place, { resources, shared = false }] of leases.entries()) {
-    const name = `${shared} ${isCluster ? slotOf(node!.keys(resources).pairs[0]!) : ''}`
+    const name = `${shared} ${isCluster ? slotOf(node.keys(resources).pairs[0]!) : ''}`
     const group = groups.get(name)
     if (group === undefined) groups.set(name, [place])
     else group.push(place)
   }
   return [...groups.values()].map((places) => {
     const some = places.map((place) => leases[place]!)
-    return { places, leases: some, step: node!.extendStep(some) }
+    return { places, leases: some, step: node.extendStep(some) }
   })
 }
 

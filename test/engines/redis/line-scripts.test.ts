@@ -1,89 +1,9 @@
-import { Redis as Ioredis } from 'ioredis'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { startRedis, type RedisServer } from '../../../harness/servers/redis.ts'
-import { Redis as ModelRedis, ServerError } from '../../../sim/redis.ts'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { OFFER_MS, PLACE_MS } from '../../../src/engines/redis/line-lua.ts'
 import { ACQUIRE, CONFIRM, EXTEND, RELEASE, type Script } from '../../../src/engines/redis/scripts.ts'
+import { bothSubjects, type Subject } from './script-subjects.ts'
 
-/** The steps of the line, each on a real Redis and on the simulator's. */
-interface Subject {
-  run(...command: string[]): Promise<unknown>
-  nowUs(): Promise<number>
-  /** Moves its clock ahead. */
-  pass(ms: number): void
-  /** What was published. */
-  readonly told: string[]
-  reset(): Promise<void>
-}
-
-let server: RedisServer
-let client: Ioredis
-let listener: Ioredis
-
-beforeAll(async () => {
-  server = await startRedis({ clockShift: true })
-  client = new Ioredis(server.url)
-  listener = new Ioredis(server.url)
-  await listener.subscribe('c', 'c2')
-})
-
-afterAll(async () => {
-  client.disconnect()
-  listener.disconnect()
-  await server.stop()
-})
-
-function real(): Subject {
-  let shiftMs = 0
-  const told: string[] = []
-  listener.removeAllListeners('message')
-  listener.on('message', (_channel, message) => told.push(message))
-  return {
-    told,
-    run: async (name = '', ...args) => {
-      const reply = await client.call(name, ...args)
-      // Messages of the command before arrive before the answer to this.
-      await listener.ping()
-      return reply
-    },
-    nowUs: async () => {
-      const [seconds, micros] = await client.time()
-      return Number(seconds) * 1e6 + Number(micros)
-    },
-    pass: (ms) => server.shiftClock((shiftMs += ms)),
-    reset: async () => {
-      server.shiftClock(0)
-      await client.flushall()
-    },
-  }
-}
-
-function model(): Subject {
-  let nowMs = 1_700_000_000_000
-  const told: string[] = []
-  const redis = new ModelRedis(() => nowMs, {
-    publish: (_channel, message) => {
-      told.push(message)
-      return 1
-    },
-  })
-  return {
-    told,
-    run: async (...command) => {
-      const reply = redis.run(command)
-      if (reply instanceof ServerError) throw reply
-      return reply
-    },
-    nowUs: async () => nowMs * 1000,
-    pass: (ms) => (nowMs += ms),
-    reset: async () => undefined,
-  }
-}
-
-describe.each([
-  ['a real Redis', real],
-  ['the simulated one', model],
-])('the line on %s', (_name, make) => {
+describe.each(bothSubjects())('the line on %s', (_name, make) => {
   let subject: Subject
   /** When the waits of these began, before all commands of a test. */
   let beganUs: number
