@@ -21,6 +21,8 @@ export interface ElectionPlan {
   lateRefusal(node: number): void
   /** Every request has been answered or has failed. */
   settled(): void
+  /** What it was about is over, also if it was won: a vote that has not been sent is not wanted any more. */
+  isOver(): boolean
 }
 
 /** How often the number to confirm may rise before the election is given up. Each time, a rival was granted just before. */
@@ -118,7 +120,7 @@ export class Election implements StepListener<NodeAnswer | NodeRefusal> {
   }
 
   isWanted(): boolean {
-    return !this.isLost
+    return !this.isLost && !this.#plan.isOver()
   }
 
   answered(index: number, answer: NodeAnswer | NodeRefusal): void {

@@ -242,6 +242,7 @@ export class RedisEngine implements Engine {
     end: ElectionEnd,
   ): void {
     let quiet = false
+    const began = instant(this.#clock)
     const requests = this.#open.begin(owner)
     const election = new Election({
       nodes: this.#nodes,
@@ -263,6 +264,7 @@ export class RedisEngine implements Engine {
         if (!election.isLost) end.refusal?.(index)
       },
       settled: () => this.#open.done(owner, requests, ttlMs),
+      isOver: () => requests.over || elapsedMs(this.#clock, began) >= ttlMs,
     })
     election.run((token) => {
       this.#highestFence = Math.max(this.#highestFence, election.highestFence)

@@ -57,6 +57,7 @@ function electing(plans: readonly Plan[], { inOrder = false, suspects = [] as re
     votes: [] as { node: number; token: number; atMs: number }[],
     late: [] as number[],
     settled: 0,
+    isOver: false,
     decidedAtMs: undefined as number | undefined,
   }
   const after = (ms: number): Promise<void> => new Promise((resolve) => void clock.timer(resolve, ms))
@@ -97,11 +98,12 @@ function electing(plans: readonly Plan[], { inOrder = false, suspects = [] as re
     late: (index) => void seen.late.push(index),
     lateRefusal: () => undefined,
     settled: () => void seen.settled++,
+    isOver: () => seen.isOver,
   })
   const running = ended(election)
   const outcome = watched(running)
   void running.then(() => (seen.decidedAtMs = clock.monotonicMs()))
-  return { clock, nodes, seen, outcome }
+  return { clock, nodes, seen, outcome, election }
 }
 
 /** Long enough for every time-out of every round. */
@@ -220,6 +222,17 @@ describe('an election', () => {
     expect(seen.confirms).toEqual([])
   })
 
+  test('wants no more votes once it is lost, or what was won is over', async () => {
+    const won = electing([granted(5), granted(5), silent])
+    await won.clock.advance(20)
+    expect([won.outcome.value!.token, won.election.isWanted()]).toEqual([5, true])
+    won.seen.isOver = true
+    expect(won.election.isWanted()).toBe(false)
+    const lost = electing([refused(5), refused(5), silent])
+    await lost.clock.advance(20)
+    expect(lost.election.isWanted()).toBe(false)
+  })
+
   test('is lost with the first refusals that make it certain', async () => {
     const { clock, outcome } = electing([refused(10), granted(5, 5), refused(20), silent, refused(30)])
     await clock.advance(30)
@@ -257,6 +270,7 @@ describe('an election', () => {
       late: () => undefined,
       lateRefusal: () => undefined,
       settled: () => settled++,
+      isOver: () => false,
     }
     const outcome = watched(ended(new Election(plan)))
     await clock.advance(10)
