@@ -56,6 +56,23 @@ test.each(pages)('%s links to files and headings that exist', (page) => {
   expect(broken).toEqual([])
 })
 
+test('the page about shared leases says of each engine whether it has them, as its guarantees do', () => {
+  const rows = read('docs/kinds/shared.md')
+    .split('\n')
+    .map((line) => /^\| (?:\[([^\]]+)\]\([^)]*\)|(\w+)) \| (yes|no) \|/.exec(line))
+    .filter((row) => row !== null)
+  const said = rows.map(([, linked, plain, has]) => [(linked ?? plain!).split(',')[0]!, has])
+  const promised = below('src/engines')
+    .filter((file) => /^src\/engines\/(memory|(?!shared\/)\w+\/(index|engine))\.ts$/.test(file))
+    .flatMap((file) =>
+      [...read(file).matchAll(/^ +shared: (true|false),$/gm)].map(([, shared]) => {
+        return [path.basename(file) === 'memory.ts' ? 'memory' : file.split('/')[2]!, shared === 'true' ? 'yes' : 'no']
+      }),
+    )
+  expect(promised.length).toBeGreaterThan(8)
+  expect(new Map(said as [string, string][])).toEqual(new Map(promised as [string, string][]))
+})
+
 test('no page of the package links to a file that is not in it', () => {
   // The build is not needed for its list, and no page links into it.
   const packing = ['pack', '--dry-run', '--json', '--ignore-scripts', '--loglevel=error']

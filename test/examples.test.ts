@@ -29,7 +29,8 @@ async function output(example: string, env: Record<string, string> = {}): Promis
 }
 
 const engines = (await readdir(`${root}/docs/engines`)).map((name) => `docs/engines/${name}`)
-const documents = [...engines, 'docs/dashboard.md', 'docs/fencing.md', 'docs/observability.md']
+const kinds = (await readdir(`${root}/docs/kinds`)).map((name) => `docs/kinds/${name}`)
+const documents = [...engines, ...kinds, 'docs/dashboard.md', 'docs/fencing.md', 'docs/observability.md']
 
 test.each(documents)('%s quotes its examples to the letter', async (document) => {
   const quoting = await readFile(`${root}/${document}`, 'utf8')
@@ -47,6 +48,14 @@ test('the quickstart lets one worker in after the other, with growing tokens', a
   expect(await output('quickstart.mjs')).toBe(
     'first worker holds order:42, token 1\nsecond worker holds order:42, token 2\n',
   )
+})
+
+test('the example of shared leases has two readers at once, and a paused writer is refused', async () => {
+  const folder = createFolder('example')
+  expect(await output('shared.mjs', { LOCK_FILE: `${folder}/locks.db` })).toBe(
+    'both hold it: true, with one token: true\na writer gets null\nthe reader sees tea 3\nrefused: STALE_TOKEN\nthe reader still sees tea 3\n',
+  )
+  removeFolder(folder)
 })
 
 test('the example of metrics shows the lease that it holds', async () => {
