@@ -290,7 +290,7 @@ async function handedOver(
   return outcome
 }
 
-export interface Place {
+interface Place {
   /** Resolves with the grant once it has come. */
   granted(): Promise<QueuedGrant>
   isSettled(): boolean

@@ -99,6 +99,31 @@ export const SHARED: Cases = {
     await fixture.refused(one, fixture.request({ resources }))
     assert.deepEqual(await two.extend([second]), [{ kind: 'held' }])
   },
+  async 'readers and writers are extended at once, and the answers come in their order'(fixture) {
+    const engine = await fixture.engine()
+    const [a, b] = fixture.names(2) as [string, string]
+    const leases: LeaseRef[] = []
+    for (const resources of [[a], [a, b], [b], [a], [a, b]]) leases.push(await reader(fixture, engine, { resources }))
+    for (let i = 0; i < 3; i++) leases.push(await fixture.lease(engine))
+    const gone = leases.filter((_, index) => index === 0 || index === 4 || index === 6)
+    for (const lease of gone) await engine.release(lease)
+    const mixed = [5, 0, 1, 6, 2, 4, 3, 7].map((index) => leases[index]!)
+    assert.deepEqual(
+      (await engine.extend(mixed)).map(({ kind }) => kind),
+      mixed.map((lease) => (gone.includes(lease) ? 'lost' : 'held')),
+    )
+  },
+  async 'a reader that was ended on one of its resources is lost, and the others stay'(fixture) {
+    const [one, two] = [await fixture.engine(), await fixture.engine()]
+    const [a, b] = fixture.names(2) as [string, string]
+    const first = await reader(fixture, one, { resources: [a, b] })
+    const second = await reader(fixture, one, { resources: [a, b] })
+    await two.release({ ...first, resources: [b] })
+    assert.deepEqual(await one.extend([first, second]), [{ kind: 'lost' }, { kind: 'held' }])
+    await one.release(first)
+    await holders(fixture, two, [a], [second])
+    await holders(fixture, two, [b], [second])
+  },
   async 'only its owner can extend or release a reader, and never one that is gone'(fixture) {
     const engine = await fixture.engine()
     const lease = await reader(fixture, engine)

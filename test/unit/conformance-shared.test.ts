@@ -121,6 +121,24 @@ const BROKEN: readonly (readonly [wrong: string, found: string, EngineClass])[] 
   ['extends all readers with one of them', 'an extension makes one reader last longer, and no other', OneEndForAll],
   ['shortens all readers with one of them', 'an extension that makes one reader shorter ends no other', OneEndForAll],
   [
+    'answers extensions in another order',
+    'readers and writers are extended at once, and the answers come in their order',
+    class extends SharingEngine {
+      override async extend(leases: readonly LeaseRef[]): Promise<readonly Extension[]> {
+        return (await super.extend(leases)).toSorted((one, other) => (one.kind < other.kind ? -1 : 1))
+      }
+    },
+  ],
+  [
+    'takes a part of a reader for the whole',
+    'a reader that was ended on one of its resources is lost, and the others stay',
+    class extends SharingEngine {
+      override extend(leases: readonly LeaseRef[]): Promise<readonly Extension[]> {
+        return super.extend(leases.map((lease) => ({ ...lease, resources: lease.resources.slice(0, 1) })))
+      }
+    },
+  ],
+  [
     'releases a reader for anybody',
     'only its owner can extend or release a reader, and never one that is gone',
     class extends SharingEngine {
