@@ -50,9 +50,16 @@ export async function run(plan: Plan): Promise<Outcome> {
   void (async () => {
     for (const [index, { workload, resource }] of turns.entries()) {
       const turn = index < turns.length / 2 ? 'first' : 'second'
-      // That a flush has taken a node's stamp is noticed by the first new process that asks it: only then it begins to sit out.
-      if (index === turns.length / 2 && plan.faults.some(({ kind }) => kind === 'flushall')) {
-        await new Promise<void>((resolve) => time.after(sitOutMs(plan), resolve))
+      if (index === turns.length / 2) {
+        // A node that was let in during the first turns may grant what was asked for then, which is given back. And that a flush has
+        // taken a node's stamp is noticed by the first new process that asks it: only then it begins to sit out.
+        const isFlushed = plan.faults.some(({ kind }) => kind === 'flushall')
+        await new Promise<void>((resolve) =>
+          time.after(isFlushed ? sitOutMs(plan) : SETTLE_MS, () => {
+            time.touch()
+            resolve()
+          }),
+        )
       }
       const acquire = (): Promise<Lease> => workload.locks.acquire(resource, { wait: patienceMs })
       const lease = await workload.call([resource], patienceMs, acquire, { turn })
