@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { STAMP_KEY } from '../src/engines/redis/keys.ts'
-import { SortedSet, type ScoreRange } from './sorted-set.ts'
+import { rangeOf, SortedSet } from './sorted-set.ts'
 import { compile, itemsOf, luaArray, LuaError, LuaTable, type LuaValue } from './lua/interpret.ts'
 
 /** What a server answers: RESP2 in plain values. A status is a string too, an error is an instance of `ServerError`. */
@@ -356,14 +356,6 @@ export class Redis {
 
 /** Commands that need memory; those that free some, or change a time, don't. */
 const GROWING = new Set(['set', 'hset', 'rpush', 'zadd'])
-
-function rangeOf([from = '', to = '', ...options]: readonly string[]): ScoreRange {
-  const withScores = options[0]?.toLowerCase() === 'withscores'
-  const [limit, offset, most] = withScores ? options.slice(1) : options
-  if (limit !== undefined && (limit.toLowerCase() !== 'limit' || offset !== '0'))
-    throw new Error(`not modelled: ZRANGEBYSCORE … ${options.join(' ')}`)
-  return { from, to, withScores, most: Number(most ?? Infinity) }
-}
 
 /** As Redis reads one: no fraction, no exponent, no spaces. */
 function wholeNumber(text: string): number {

@@ -6,6 +6,15 @@ export interface ScoreRange {
   readonly most: number
 }
 
+/** The arguments of ZRANGEBYSCORE behind the key. */
+export function rangeOf([from = '', to = '', ...options]: readonly string[]): ScoreRange {
+  const withScores = options[0]?.toLowerCase() === 'withscores'
+  const [limit, offset, most] = withScores ? options.slice(1) : options
+  if (limit !== undefined && (limit.toLowerCase() !== 'limit' || offset !== '0'))
+    throw new Error(`not modelled: ZRANGEBYSCORE … ${options.join(' ')}`)
+  return { from, to, withScores, most: Number(most ?? Infinity) }
+}
+
 /** The sorted set of a key, as far as the scripts use one. Changes make a new one. */
 export class SortedSet {
   readonly #scores: ReadonlyMap<string, number>

@@ -5,6 +5,8 @@ import type { Outcome } from './run.ts'
 export interface Totals {
   seeds: number
   sections: number
+  /** Sections that were shared. */
+  shared: number
   events: number
   faults: Record<string, number>
   verdicts: Record<string, { true: number; false: number; unknown: number }>
@@ -18,6 +20,7 @@ export function noTotals(): Totals {
   return {
     seeds: 0,
     sections: 0,
+    shared: 0,
     events: 0,
     faults: {},
     verdicts: {},
@@ -31,6 +34,7 @@ export function addRun(totals: Totals, { plan, world, verdicts }: Outcome): void
   const { history } = world
   totals.seeds++
   totals.sections += history.of('holds').length
+  totals.shared += history.of('holds').filter(({ shared }) => shared).length
   totals.events += history.events.length
   for (const { name } of history.of('fault')) totals.faults[name] = (totals.faults[name] ?? 0) + 1
   for (const { checker, verdict } of verdicts) {
@@ -53,6 +57,7 @@ export function addBrokenRun(totals: Totals, seed: string): void {
 export function merge(into: Totals, other: Totals): void {
   into.seeds += other.seeds
   into.sections += other.sections
+  into.shared += other.shared
   into.events += other.events
   into.unguardedLosses += other.unguardedLosses
   into.refusedWrites += other.refusedWrites
@@ -68,7 +73,7 @@ export function printTotals(totals: Totals): string {
   const faults = Object.entries(totals.faults).sort(([, a], [, b]) => b - a)
   const injected = faults.reduce((sum, [, count]) => sum + count, 0)
   return [
-    `${totals.seeds} seeds, ${totals.sections} leases, ${totals.events} events, ${injected} faults`,
+    `${totals.seeds} seeds, ${totals.sections} leases (${totals.shared} shared), ${totals.events} events, ${injected} faults`,
     `faults: ${faults.map(([name, count]) => `${name} ${count}`).join(', ') || 'none'}`,
     `lost updates: ${totals.unguardedLosses} without the guard; ${totals.refusedWrites} stale accesses refused by it`,
     'checker                  true    unknown false',
