@@ -103,6 +103,8 @@ test('a user that may not use the keys of readers has exclusive leases, and an e
   await using reader = await bench.locks().acquire('order', SHARED)
   expect(await locks.tryAcquire('order')).toBe(null)
   expect(await shown(locks, 'order')).toMatchObject([{ owner: reader.owner, shared: true }])
+  const finding = (await locks.check()).find(({ id }) => id === 'redis/shared')
+  expect(finding).toMatchObject({ severity: 'note', found: expect.stringContaining('ZSCORE ringfence:readers:') })
 })
 
 test('on a quorum, inspect shows the readers that a majority has, although nodes name different ones', async () => {

@@ -8,7 +8,7 @@ interface Need {
   readonly command: readonly string[]
   /** The same, such that it changes nothing where it is allowed. Undefined where there is no such thing. */
   readonly attempt: readonly string[] | undefined
-  readonly use: 'locks' | 'own keys' | 'wake-ups' | 'line' | 'inspect' | 'restart'
+  readonly use: 'locks' | 'own keys' | 'wake-ups' | 'line' | 'readers' | 'inspect' | 'restart'
 }
 
 type Permission = 'allowed' | 'denied' | 'absent' | 'unknown'
@@ -80,7 +80,7 @@ async function mayUseSome(server: CheckedServer, user: User, prefix: string): Pr
 }
 
 function needed(cluster: boolean, plan: RedisCheckPlan): readonly Need[] {
-  const { lock, fence, line, freed } = resourceKeys(plan.prefix ?? '', DOCTORS_RESOURCE)
+  const { lock, fence, line, readers, freed } = resourceKeys(plan.prefix ?? '', DOCTORS_RESOURCE)
   const need = (use: Need['use'], command: readonly string[], attempt?: readonly string[]): Need => ({
     use,
     command,
@@ -118,6 +118,8 @@ function needed(cluster: boolean, plan: RedisCheckPlan): readonly Need[] {
     need('line', ['ZADD', line, '1', '1'], ['ZADD', line, 'NEITHER', '1']),
     reads('line', 'ZREM', line, '1'),
     reads('line', 'ZRANGEBYSCORE', line, '0', '0'),
+    reads('readers', 'ZSCORE', readers, '1'),
+    reads('readers', 'ZRANGE', readers, '0', '0'),
     need('inspect', ['SCAN', '0'], ['SCAN', '0', 'COUNT', '1']),
     ...(plan.restart === 'auto' ? [reads('restart', 'CONFIG', 'GET', 'append*')] : []),
   ]
@@ -194,8 +196,12 @@ async function forLocks(
       `Lock only what it may use, give the engine a prefix that it may use, or ACL SETUSER ${user.rule} ~${prefix}*`,
     )
   }
-  const line = ['zadd', 'zrem', 'zrangebyscore']
-  const others = [...line, ...(server.client.cluster ? ['spublish', 'ssubscribe'] : ['publish', 'subscribe']), 'scan']
+  const sortedSets = ['zadd', 'zrem', 'zrangebyscore', 'zscore', 'zrange']
+  const others = [
+    ...sortedSets,
+    ...(server.client.cluster ? ['spublish', 'ssubscribe'] : ['publish', 'subscribe']),
+    'scan',
+  ]
   return critical(
     id,
     found,
@@ -215,6 +221,9 @@ function forTheRest(report: Findings, answers: readonly CheckedNeed[], user: Use
       user,
     ),
     ...(refused('line').length > 0 ? [noLine(report, refused('line'), user)] : []),
+    ...(refused('readers').length + refused('line').length > 0
+      ? [noReaders(report, [...refused('line'), ...refused('readers')], user)]
+      : []),
     ...(refused('inspect').length > 0 ? [noInspection(report, user)] : []),
     ...(refused('restart').length > 0 ? [noLook(report, refused('restart'), user)] : []),
   ]
@@ -247,6 +256,15 @@ function noLine({ warning }: Findings, refused: readonly CheckedNeed[], user: Us
     'line',
     `${user.subject} may not run ${refused.map(shownCommand).join(', ')}.`,
     'Locks work, but processes of this user do not stand in line: whoever comes first after a release gets the lock.',
+    `ACL SETUSER ${user.rule} ${refused.map((need) => `+${ruleName(need)}`).join(' ')} ~ringfence:*`,
+  )
+}
+
+function noReaders({ note }: Findings, refused: readonly CheckedNeed[], user: User): Finding {
+  return note(
+    'shared',
+    `${user.subject} may not run ${refused.map(shownCommand).join(', ')}.`,
+    'Exclusive leases work; this user gets no shared ones.',
     `ACL SETUSER ${user.rule} ${refused.map((need) => `+${ruleName(need)}`).join(' ')} ~ringfence:*`,
   )
 }
