@@ -241,7 +241,12 @@ export class World {
         return { steps: [step(what, next, owner)] }
       case 'acquire':
         if (args[4] === 'enqueue') return { steps: [step('enqueue', owner, other)] }
-        return { steps: args.length === 4 || args[4] === 'claim' || args[4] === 'share' ? [step(what, owner)] : together(args, step) }
+        return {
+          steps:
+            args.length === 4 || args[4] === 'claim' || args[4] === 'share'
+              ? [step(what, owner)]
+              : together(args, step),
+        }
       default:
         return { steps: [step(what, owner)] }
     }

@@ -32,7 +32,18 @@ export function leasesOf(history: History): HeldLease[] {
       // An owner that comes twice is two acquisitions.
       const name = leases.has(owner) ? `${owner}#${call}` : owner
       const open = { ends: undefined, signalMs: undefined }
-      leases.set(name, { process, owner, token, resources, shared, beganMs, fromMs: at, endMs: untilMs, untilMs, ...open })
+      leases.set(name, {
+        process,
+        owner,
+        token,
+        resources,
+        shared,
+        beganMs,
+        fromMs: at,
+        endMs: untilMs,
+        untilMs,
+        ...open,
+      })
     } else {
       const lease = leases.get(event.owner)
       if (lease === undefined) continue
