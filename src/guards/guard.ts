@@ -14,6 +14,8 @@ export interface Fenced {
   readonly token: bigint
   /** The identity of the engine that granted it. */
   readonly engine: string
+  /** Throws when it is over. Only a lease can know; what was carried over from its holder cannot. */
+  assertHeld?(): void
 }
 
 /** What a store remembers of a resource: the highest token that it has seen, and the engine that granted it. */
@@ -91,6 +93,19 @@ function notBigint(token: unknown): TypeError {
   // JSON has no bigint: there a lease has its token as text.
   const next = typeof token === 'string' && /^\d+$/.test(token) ? '; convert a token that is text by BigInt(text)' : ''
   return new TypeError(`token: expected a bigint, got ${shown(token)}${next}`)
+}
+
+/** The work of a transaction, which is rolled back if the lease is over before or after it: then nothing is committed. */
+export function whileHeld<Transaction, T>(
+  lease: Fenced,
+  work: (transaction: Transaction) => T | Promise<T>,
+): (transaction: Transaction) => Promise<T> {
+  return async (transaction) => {
+    lease.assertHeld?.()
+    const result = await work(transaction)
+    lease.assertHeld?.()
+    return result
+  }
 }
 
 /** An engine never gives way to itself: adopting must not lower a fence of its own. */

@@ -10,6 +10,7 @@ import {
   passes,
   GuardContext,
   StoreGuard,
+  whileHeld,
   type Fence,
   type Fenced,
   type Guard,
@@ -45,6 +46,7 @@ export interface MongodbGuard<Session> extends Guard {
   /**
    * Opens a transaction, raises the fence, runs the work in it and commits, by majority. Pass the session to every read and
    * write of the work, or they are outside of the transaction. The work runs once: if its own operations conflict, it fails.
+   * It is rolled back, with `LeaseLostError`, if the lease is over when the work is done.
    */
   transaction<T>(lease: Fenced, work: (session: Session) => T | Promise<T>): Promise<T>
   /** The same in a transaction that is already open. When it rejects, abort the transaction. */
@@ -106,7 +108,7 @@ class MongodbStoreGuard<S> extends StoreGuard implements MongodbGuard<S> {
   async transaction<T>(lease: Fenced, work: (session: S) => T | Promise<T>): Promise<T> {
     const fenced = fencedOrThrow(lease)
     if (typeof work !== 'function') throw new TypeError(`work: expected a function, got ${shown(work)}`)
-    return this.#transaction(fenced, work)
+    return this.#transaction(fenced, whileHeld(lease, work))
   }
 
   async within(session: S, lease: Fenced): Promise<void> {

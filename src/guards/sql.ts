@@ -5,7 +5,15 @@ import type { Isolation } from '../engines/shared/sql/transaction.ts'
 import { GuardError } from '../errors.ts'
 import { columnFence, type ColumnFence, type ColumnOptions, type ColumnSyntax } from './column.ts'
 import { fencedTransaction } from './fenced-transaction.ts'
-import { fencedOrThrow, GuardContext, StoreGuard, type Fenced, type Guard, type GuardOptions } from './guard.ts'
+import {
+  fencedOrThrow,
+  GuardContext,
+  StoreGuard,
+  whileHeld,
+  type Fenced,
+  type Guard,
+  type GuardOptions,
+} from './guard.ts'
 import type { RefusedResource } from './rows.ts'
 
 export interface SqlGuardOptions extends GuardOptions {
@@ -26,7 +34,8 @@ export interface SqlGuard<Transaction> extends Guard {
   /**
    * Opens a transaction, raises the fence, runs the work in it and commits. The fence's rows stay locked until then, so a
    * newer holder waits for this transaction and an older one is refused after it: nobody commits out of order. The work
-   * runs once: a conflict of its own statements is its error, and the whole transaction is rolled back.
+   * runs once: a conflict of its own statements is its error, and the whole transaction is rolled back. So it is, with
+   * `LeaseLostError`, if the lease is over when the work is done.
    */
   transaction<T>(
     lease: Fenced,
@@ -99,7 +108,7 @@ export class SqlStoreGuard<Transaction> extends StoreGuard implements SqlGuard<T
   ): Promise<T> {
     const fenced = fencedOrThrow(lease)
     if (typeof work !== 'function') throw new TypeError(`work: expected a function, got ${shown(work)}`)
-    return this.#run(fenced, { work, isolation: isolationOf(options) })
+    return this.#run(fenced, { work: whileHeld(lease, work), isolation: isolationOf(options) })
   }
 
   async within(transaction: Transaction | RunStatement, lease: Fenced): Promise<void> {

@@ -6,6 +6,7 @@ import { mariadbGuard, type Fenced, type Isolation, type SqlGuard } from '../../
 import { startMariadb, type MariadbServer } from '../../harness/servers/mariadb.ts'
 import { until } from '../../harness/until.ts'
 import { freshResource, gate, guardSuite, leaseOf, type Bench } from './suite.ts'
+import { lostLeaseTrials } from './lost-lease.ts'
 
 let server: MariadbServer
 let pool: mariadb.Pool
@@ -361,4 +362,12 @@ test('a server that does not answer is given up in time, before the work, at its
   await guard.enter(leaseOf('a', 2n))
   await until(() => own.activeConnections() === 0, { what: 'no connection is kept' })
   await own.end()
+})
+
+describe('a lease that ends', () => {
+  lostLeaseTrials<mariadb.PoolConnection>('mariadb', () => ({
+    transaction: (lease, work) => mariadbGuard(pool).transaction(lease, work),
+    write: (tx, resource, value) => tx.query(SET, [resource, value]),
+    read,
+  }))
 })

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { mongodbGuard, type Fenced, type MongodbGuard } from '../../src/guards/index.ts'
 import { startMongodb, type MongodbServer } from '../../harness/servers/mongodb.ts'
 import { freshResource, gate, guardSuite, leaseOf, type Bench } from './suite.ts'
+import { lostLeaseTrials } from './lost-lease.ts'
 
 interface Account {
   _id: string
@@ -317,4 +318,12 @@ test('what is not a Db or a Collection is refused', () => {
   expect(() => mongodbGuard(client as never)).toThrow('db: expected a Db of mongodb (client.db()), got')
   expect(() => mongodbGuard(db, { collection: '' })).toThrow('collection: expected a name')
   expect(() => mongodbGuard(db).documents(db as never)).toThrow('collection: expected a Collection of mongodb')
+})
+
+describe('a lease that ends', () => {
+  lostLeaseTrials<ClientSession>('mongodb', () => ({
+    transaction: (lease, work) => mongodbGuard(db).transaction(lease, work),
+    write: (session, resource, value) => put(leaseOf(resource, 0n), value, session),
+    read,
+  }))
 })

@@ -6,6 +6,7 @@ import { postgresGuard, type Fenced, type Isolation, type SqlGuard } from '../..
 import { startPostgres, type PostgresServer } from '../../harness/servers/postgres.ts'
 import { until } from '../../harness/until.ts'
 import { freshResource, gate, guardSuite, leaseOf, type Bench } from './suite.ts'
+import { lostLeaseTrials } from './lost-lease.ts'
 
 let server: PostgresServer
 let pool: Pool
@@ -487,4 +488,18 @@ test('a server that is down is a GuardError with the reason, also before the tab
 test('what the server itself says stays as it is: its code is for the caller', async () => {
   const guard = postgresGuard(pool, { table: 'no_such_schema.fence' })
   await expect(guard.enter(leaseOf(freshResource(), 1n))).rejects.toMatchObject({ code: '3F000' })
+})
+
+describe('a lease that ends', () => {
+  lostLeaseTrials<PoolClient>('pg', () => ({
+    transaction: (lease, work) => postgresGuard(pool).transaction(lease, work),
+    write: (tx, resource, value) => tx.query(SET, [resource, value]),
+    read: readPool,
+  }))
+
+  lostLeaseTrials<postgres.TransactionSql>('postgres.js', () => ({
+    transaction: (lease, work) => postgresGuard(sql).transaction(lease, work),
+    write: (tx, resource, value) => tx.unsafe(SET, [resource, value]),
+    read: readPool,
+  }))
 })
