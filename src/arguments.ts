@@ -7,6 +7,11 @@ export function objectOrThrow(value: unknown, name: string): void {
   throw new TypeError(`${name}: expected an object, got ${shown(value)}${hint}`)
 }
 
+export function signalOrThrow(signal: unknown): void {
+  if (signal === undefined || signal instanceof AbortSignal) return
+  throw new TypeError(`signal: expected an AbortSignal, got ${shown(signal)}`)
+}
+
 /** Names that other libraries have for our options. */
 const HABITS: Readonly<Record<string, string>> = {
   timeout: 'wait',
@@ -27,8 +32,10 @@ const BELONGS: Readonly<Record<string, string>> = {
   ttl: OF_LOCKS_AND_CALLS,
   renew: OF_LOCKS_AND_CALLS,
   maxHold: OF_LOCKS_AND_CALLS,
-  wait: 'an option of createLocks, acquire and using; tryAcquire and once never wait, and elect waits forever',
-  signal: 'an option of acquire, using and elect',
+  onDoubt: OF_LOCKS_AND_CALLS,
+  wait: 'an option of createLocks, acquire, using and tryAcquire; once never waits, and elect waits forever',
+  signal: 'an option of acquire, using, tryAcquire and elect',
+  reentrant: 'an option of createLocks, acquire, using and tryAcquire',
   shared:
     'an option of acquire, tryAcquire and using; there is one leader and one run of a job, so elect and once do not share',
   label: OF_LOCKS,

@@ -1,4 +1,5 @@
 import { elapsedMs, instant, type Instant } from './clock.ts'
+import { inUnits } from './duration.ts'
 import type { Engine, Grant, LeaseRef, LeaseRequest, Refusal } from './engine.ts'
 import { EngineError, engineErrorOf } from './errors.ts'
 import type { Chain } from './lease.ts'
@@ -206,4 +207,11 @@ function acquisition(
   chain?: Chain,
 ): Acquisition {
   return { kind: 'acquired', call, resources, owner, token, ttlMs, shared, since, chain }
+}
+
+/** The error of a call that got no answer within its wait. */
+export function unanswered(engine: Engine, { resources, ttlMs }: AttemptPlan, waitMs: number): Error {
+  if (engine.unanswered !== undefined) return engine.unanswered({ resources, ttlMs }, waitMs)
+  const message = `${engine.name}: no answer within the wait of ${inUnits(waitMs)}; a request may take longer than that`
+  return new EngineError(message, resources)
 }

@@ -1,12 +1,14 @@
+import { onAbort } from './aborts.ts'
 import { Attempts, type Acquisition, type AttemptPlan } from './attempts.ts'
 import { elapsedMs, instant, type Instant } from './clock.ts'
 import { Deadlines } from './deadlines.ts'
 import type { Engine, Refusal } from './engine.ts'
-import { nextCall } from './events.ts'
+import { nextCall, type DenialReason } from './events.ts'
 import { Fairness } from './fairness.ts'
 import { Holdings } from './holdings.ts'
 import type { Lease } from './lease.ts'
 import { closedError, Lifetime } from './lifetime.ts'
+import { Nesting } from './nesting.ts'
 import type { LeaseTerms, Settings, WaitTerms } from './options.ts'
 import { Queue } from './queue.ts'
 import { Waiter } from './waiter.ts'
@@ -20,6 +22,7 @@ export class Calls {
   readonly fairness: Fairness
   readonly deadlines: Deadlines
   readonly queue = new Queue<Waiter>()
+  readonly nesting = new Nesting()
   readonly #lifetime = new Lifetime()
 
   constructor(engine: Engine, settings: Settings) {
@@ -34,7 +37,7 @@ export class Calls {
   }
 
   /** One attempt, without waiting. */
-  tryAcquire(resources: readonly string[], terms: LeaseTerms): Promise<Lease | Refusal> {
+  tryAcquire(resources: readonly string[], terms: OneAttemptTerms): Promise<Lease | Refusal> {
     this.#lifetime.assertOpen(resources)
     const once = new OneAttempt(resources, terms, this)
     this.attempts.attempt(once)
@@ -63,6 +66,8 @@ export class Calls {
   }
 }
 
+type OneAttemptTerms = LeaseTerms & Pick<Partial<WaitTerms>, 'signal'>
+
 /** One call of `tryAcquire`. */
 class OneAttempt implements AttemptPlan {
   readonly call: number
@@ -75,10 +80,12 @@ class OneAttempt implements AttemptPlan {
   readonly #terms: LeaseTerms
   readonly #calls: Calls
   readonly #began: Instant
+  readonly #stopListening: (() => void) | undefined
+  #isAborted = false
   #resolve!: (outcome: Lease | Refusal) => void
   #reject!: (reason: unknown) => void
 
-  constructor(resources: readonly string[], terms: LeaseTerms, calls: Calls) {
+  constructor(resources: readonly string[], terms: OneAttemptTerms, calls: Calls) {
     const { clock, tell } = calls.settings
     this.resources = resources
     this.ttlMs = terms.ttlMs
@@ -92,28 +99,45 @@ class OneAttempt implements AttemptPlan {
       this.#resolve = resolve
       this.#reject = reject
     })
+    const { signal } = terms
+    if (signal !== undefined) this.#stopListening = onAbort(signal, () => this.#abort(signal.reason))
     tell?.({ type: 'asked', call: this.call, resources, waitMs: 0, shared: terms.shared })
   }
 
   isWanted(): boolean {
-    return true
+    return !this.#isAborted
   }
 
   granted(acquisition: Acquisition): void {
-    this.#resolve(this.#calls.holdings.admit(acquisition, this.#terms, this.#waitedMs()))
+    const { holdings } = this.#calls
+    if (this.#isAborted) return holdings.giveBack(acquisition)
+    this.#stopListening?.()
+    this.#resolve(holdings.admit(acquisition, this.#terms, this.#waitedMs()))
   }
 
   refusedOnce(): void {}
 
   refused(refusal: Refusal): void {
+    if (this.#isAborted) return
+    this.#stopListening?.()
     const { call, resources } = this
     this.#calls.settings.tell?.({ type: 'denied', call, resources, reason: 'held', waitedMs: this.#waitedMs() })
     this.#resolve(refusal)
   }
 
   failed(cause: unknown): void {
+    if (!this.#isAborted) this.#deny(this.#calls.isClosed ? 'closed' : 'failed', cause)
+  }
+
+  /** Gives up at once for the caller; what is granted after that is given back. */
+  #abort(cause: unknown): void {
+    this.#isAborted = true
+    this.#deny('aborted', cause)
+  }
+
+  #deny(reason: DenialReason, cause: unknown): void {
+    this.#stopListening?.()
     const { call, resources } = this
-    const reason = this.#calls.isClosed ? 'closed' : 'failed'
     this.#calls.settings.tell?.({ type: 'denied', call, resources, reason, waitedMs: this.#waitedMs(), cause })
     this.#reject(cause)
   }

@@ -23,7 +23,7 @@ export async function elect<T>(locks: Locks, name: string, options: ElectOptions
   optionsOrThrow(options, [...LEASE_OPTIONS, 'signal'])
   const resource = resourceName(name)
   for (;;) {
-    await using lease = await locks.acquire(resource, { ...options, wait: Infinity })
+    await using lease = await locks.acquire(resource, { ...options, wait: Infinity, reentrant: false })
     const { signal } = options
     signal?.throwIfAborted()
     const stopListening = signal && onAbort(signal, () => lease.stopWork(signal.reason))

@@ -4,7 +4,16 @@ import { inUnits, span } from './duration.ts'
  * Why a lease is over. `released` and `closed`: this process ended it. All others are losses. `unnoticed`: only its release
  * found that it had ended before.
  */
-export type LossReason = 'stolen' | 'unnoticed' | 'unreachable' | 'expired' | 'abandoned' | 'released' | 'closed'
+export type LossReason =
+  | 'stolen'
+  | 'unnoticed'
+  | 'unreachable'
+  | 'doubtful'
+  | 'expired'
+  | 'max-hold'
+  | 'abandoned'
+  | 'released'
+  | 'closed'
 
 /** An error as JSON: its own fields, with bigints as text, and its cause as the message of the cause. */
 export interface ErrorJson {
@@ -60,10 +69,9 @@ export class HeldError extends RingfenceError {
   /** How long that lease lasts unless it is renewed, where the engine knows it. */
   readonly remainingMs: number | undefined
 
-  /** `hereMs`: how long this process itself has held it. */
-  constructor(resources: readonly string[], holder?: string, remainingMs?: number, hereMs?: number) {
+  constructor(resources: readonly string[], holder?: string, remainingMs?: number, here?: HeldHere) {
     const left = remainingMs === undefined ? '' : `, for ${span(remainingMs)} more unless renewed`
-    const by = hereMs === undefined ? `held by ${holder ?? 'someone else'}${left}` : heldHere(hereMs)
+    const by = here === undefined ? `held by ${holder ?? 'someone else'}${left}` : heldHere(here)
     super(`${named(resources)} is ${by}`, resources)
     this.holder = holder
     this.remainingMs = remainingMs
@@ -81,9 +89,8 @@ export class WaitTimeoutError extends RingfenceError {
   /** The owner string of the lease in the way, where the engine knows it. */
   readonly holder: string | undefined
 
-  /** `hereMs`: how long this process itself has held it. */
-  constructor(resources: readonly string[], waitMs: number, holder?: string, hereMs?: number) {
-    const why = hereMs !== undefined ? `, ${heldHere(hereMs)}` : holder === undefined ? '' : `, held by ${holder}`
+  constructor(resources: readonly string[], waitMs: number, holder?: string, here?: HeldHere) {
+    const why = here !== undefined ? `, ${heldHere(here)}` : holder === undefined ? '' : `, held by ${holder}`
     super(`waited ${inUnits(waitMs)} for ${named(resources)}${why}`, resources)
     this.waitMs = waitMs
     this.holder = holder
@@ -105,7 +112,9 @@ const LOSS_TEXT: Record<LossReason, string> = {
   stolen: 'the engine says that it is no longer ours',
   unnoticed: 'its release found that it had ended before, so the work may not have been alone',
   unreachable: 'it could not be renewed before its validity ended',
+  doubtful: 'a renewal failed, and it was not to be kept in doubt',
   expired: 'its time is up',
+  'max-hold': 'it was held for as long as it may be',
   abandoned: 'it was garbage-collected without being released',
   released: 'it was released',
   closed: 'its locks were closed',
@@ -207,9 +216,18 @@ export class QuorumError extends EngineError {
   }
 }
 
-function heldHere(forMs: number): string {
-  const question = 'is this call inside of the one that holds it?'
-  return `held by this very process for ${span(forMs)}. A lease is not re-entrant: ${question}`
+/** This process itself holds it. */
+export interface HeldHere {
+  readonly owner: string
+  readonly forMs: number
+  /** Whether the call is known to be inside of the `using` that holds it. */
+  readonly isInside: boolean
+}
+
+function heldHere({ forMs, isInside }: HeldHere): string {
+  const since = `held by this very process for ${span(forMs)}`
+  if (!isInside) return `${since}. A lease is not re-entrant: is this call inside of the one that holds it?`
+  return `${since}; this call is inside of the one that holds it: use that lease, or give both calls reentrant: true`
 }
 
 /** Resource names as a message shows them. */

@@ -1,3 +1,4 @@
+import { onAbort } from './aborts.ts'
 import type { Acquisition, Attempts } from './attempts.ts'
 import type { Engine, EngineLimits, Release } from './engine.ts'
 import type { Fairness } from './fairness.ts'
@@ -28,7 +29,7 @@ export class Holdings {
     this.#engine = engine
     this.#settings = settings
     this.#parts = parts
-    this.#keeper = new Keeper(engine, settings, this.#held, parts.queue)
+    this.#keeper = new Keeper(engine, settings, this.#held, parts.queue, (record) => this.#releaseQuietly(record))
   }
 
   get identity(): string {
@@ -65,6 +66,15 @@ export class Holdings {
 
   extend(record: LeaseRecord, ttlMs: number): Promise<void> {
     return this.#keeper.extend(record, ttlMs)
+  }
+
+  /** Resolves when the lease, which is held, is not in doubt. */
+  prove(record: LeaseRecord, signal: AbortSignal | undefined): Promise<void> {
+    if (signal === undefined) return this.#keeper.prove(record)
+    return new Promise((resolve, reject) => {
+      const stopListening = onAbort(signal, () => reject(signal.reason))
+      this.#keeper.prove(record).then(resolve, reject).finally(stopListening)
+    })
   }
 
   release(record: LeaseRecord): Promise<boolean> {
@@ -163,10 +173,10 @@ export class Holdings {
     }
   }
 
-  #record(acquisition: Acquisition, { renew, maxHoldMs, keepMs }: LeaseTerms): LeaseRecord {
+  #record(acquisition: Acquisition, { renew, maxHoldMs, onDoubt, keepMs }: LeaseTerms): LeaseRecord {
     const { clock } = this.#settings
     const chain = acquisition.chain ?? { count: 0, sinceMs: clock.monotonicMs() }
-    const terms = { clock, limits: this.#engine.limits, renew, maxHoldMs, keepMs, chain }
+    const terms = { clock, limits: this.#engine.limits, renew, maxHoldMs, onDoubt, keepMs, chain }
     return new LeaseRecord(acquisition, acquisition.since, terms)
   }
 

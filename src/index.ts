@@ -1,6 +1,6 @@
 export { createLocks, type Locks } from './locks.ts'
-export type { Lease, LeaseJson } from './lease.ts'
-export type { LeaseOptions, LocksOptions, TryOptions, WaitOptions } from './options.ts'
+export type { Lease, LeaseJson, LeaseState } from './lease.ts'
+export type { LeaseOptions, LocksOptions, OnDoubt, WaitOptions } from './options.ts'
 export type { ElectOptions } from './elect.ts'
 export type { OnceOptions, OnceOutcome } from './once.ts'
 export type { Duration } from './duration.ts'

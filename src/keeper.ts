@@ -25,16 +25,25 @@ export class Keeper {
   readonly #tell: Tell | undefined
   readonly #held: HeldLeases
   readonly #queue: Queue<Waiter>
+  readonly #giveBack: (record: LeaseRecord) => void
   readonly #handles = new Handles((record) => void this.end(record, 'abandoned'))
   #timer: Timer | undefined
   #timerAtMs = Infinity
 
-  constructor(engine: Engine, { clock, tell }: Settings, held: HeldLeases, queue: Queue<Waiter>) {
+  /** `giveBack` releases in the background. */
+  constructor(
+    engine: Engine,
+    { clock, tell }: Settings,
+    held: HeldLeases,
+    queue: Queue<Waiter>,
+    giveBack: (record: LeaseRecord) => void,
+  ) {
     this.#engine = engine
     this.#clock = clock
     this.#tell = tell
     this.#held = held
     this.#queue = queue
+    this.#giveBack = giveBack
     engine.onDoubt?.(() => this.#proveAll())
   }
 
@@ -60,7 +69,7 @@ export class Keeper {
 
   async extend(record: LeaseRecord, ttlMs: number): Promise<void> {
     while (record.extending !== undefined) await record.extending
-    if (record.remainingMs() <= 0) throw new LeaseLostError(record.resources, record.over ?? 'expired')
+    if (record.remainingMs() <= 0) throw new LeaseLostError(record.resources, record.why())
     // A shorter ttl would end the lease within `atLeast` if this process dies or is cut off from here on.
     const [answer] = await this.#extendAll([record], Math.max(ttlMs, Math.ceil(record.keepLeftMs())))
     if (record.over !== undefined) throw new LeaseLostError(record.resources, record.over)
@@ -69,6 +78,14 @@ export class Keeper {
         cause: answer.cause,
       })
     }
+  }
+
+  /** Resolves at once where there is no doubt, and otherwise with the next renewal that is proved: one is due now. */
+  prove(record: LeaseRecord): Promise<void> {
+    if (!record.isDoubtful) return Promise.resolve()
+    record.renewAfterMs = 0
+    this.#wakeFor(record)
+    return record.nextProof()
   }
 
   /**
@@ -112,10 +129,10 @@ export class Keeper {
 
   /**
    * The signal aborts a little before the end of validity, because timers fire late and the work needs a moment to stop:
-   * 2 % of the ttl, at least 2 ms (one late timer tick) and at most 250 ms (more would waste a long lease).
+   * 2 % of the validity, at least 2 ms (one late timer tick) and at most 250 ms (more would waste a long lease).
    */
   #signalInMs(record: LeaseRecord): number {
-    return record.remainingMs() - Math.max(2, Math.min(record.ttlMs * 0.02, 250))
+    return record.remainingMs() - Math.max(2, Math.min(record.validMs * 0.02, 250))
   }
 
   #renewable(record: LeaseRecord): boolean {
@@ -150,7 +167,7 @@ export class Keeper {
     const leases = this.#held.size
     // After a stall the deadlines come first: the holder of a lease that is over must learn that before anything else happens.
     for (const record of this.#held) {
-      if (this.#signalInMs(record) <= 0) this.end(record, this.#reasonAtDeadline(record), record.doubt)
+      if (this.#signalInMs(record) <= 0) this.end(record, record.why(), record.doubt)
     }
     if (lateMs > STALL_MS && leases > 0) this.#tell?.({ type: 'stalled', lateMs, leases })
     this.#renewDue()
@@ -158,10 +175,6 @@ export class Keeper {
     let nextMs = Infinity
     for (const record of this.#held) nextMs = Math.min(nextMs, this.#nextMs(record))
     if (nextMs < Infinity) this.#wakeIn(nowMs, nextMs)
-  }
-
-  #reasonAtDeadline(record: LeaseRecord): LossReason {
-    return record.doubt === undefined || record.holdLeftMs() <= 0 ? 'expired' : 'unreachable'
   }
 
   #renewDue(): void {
@@ -229,7 +242,7 @@ export class Keeper {
       const slackMs = record.remainingMs()
       // The user may have seen `held` turn false already; a lease that is over stays over.
       if (slackMs <= 0) {
-        this.end(record, this.#reasonAtDeadline(record), record.doubt)
+        this.end(record, record.why(), record.doubt)
         return
       }
       const ofMs = record.ttlMs
@@ -242,8 +255,14 @@ export class Keeper {
       record.renewAfterMs = record.elapsedMs() + retryMs
       const { cause } = answer
       this.#tell?.({ type: 'doubtful', resources, owner, token, cause, remainingMs: record.remainingMs() })
+      if (record.renew && record.onDoubt === 'stop') return this.#stop(record, cause)
     }
     this.#wakeFor(record)
+  }
+
+  /** The lease is not to be kept in doubt. The servers may still have it, and keep others out for no use. */
+  #stop(record: LeaseRecord, cause: Error): void {
+    if (this.end(record, 'doubtful', cause)) this.#giveBack(record)
   }
 }
 

@@ -1,8 +1,10 @@
+import { optionsOrThrow, signalOrThrow } from './arguments.ts'
 import { elapsedMs, type Clock, type Instant } from './clock.ts'
 import { durationMs, type Duration } from './duration.ts'
 import type { EngineLimits, LeaseRef } from './engine.ts'
 import { LeaseLostError, named, type LossReason } from './errors.ts'
 import type { Holdings } from './holdings.ts'
+import type { OnDoubt } from './options.ts'
 
 /** A lease as JSON: who holds what, and for how long, at the moment in which it was written. */
 export interface LeaseJson {
@@ -21,6 +23,12 @@ export interface LeaseJson {
   readonly ttlMs: number
 }
 
+/**
+ * `doubtful`: the last renewal failed, or one is overdue by a sixth of the ttl; the lease is still valid by our clock, but
+ * nobody has confirmed that lately. A lease that is not renewed is never in doubt.
+ */
+export type LeaseState = 'held' | 'doubtful' | 'over'
+
 /** A grant of one or several resources, for a time. Renewed in the background until it is released or lost. */
 export class Lease implements AsyncDisposable {
   /** The names of the resources, sorted. */
@@ -36,15 +44,24 @@ export class Lease implements AsyncDisposable {
   readonly token: bigint
   readonly #record: LeaseRecord
   readonly #holdings: Holdings
+  /** The lease of a call around the one that got this; its end is the end of this one too. */
+  readonly #isJoined: boolean
+  #left: Promise<boolean> | undefined
 
   /** @internal */
-  constructor(record: LeaseRecord, holdings: Holdings) {
+  constructor(record: LeaseRecord, holdings: Holdings, isJoined = false) {
     this.resources = record.resources
     this.owner = record.owner
     this.token = record.token
     this.shared = record.shared
     this.#record = record
     this.#holdings = holdings
+    this.#isJoined = isJoined
+  }
+
+  /** @internal The same lease for a call inside of the one that holds it: releasing it there ends only that use of it. */
+  join(): Lease {
+    return new Lease(this.#record, this.#holdings, true)
   }
 
   /** The identity of the engine that granted it: tokens of different engines cannot be compared. */
@@ -64,23 +81,56 @@ export class Lease implements AsyncDisposable {
 
   /** Milliseconds of validity left, computed now; 0 when the lease is over. */
   remaining(): number {
-    return this.#record.remainingMs()
+    return this.#left === undefined ? this.#record.remainingMs() : 0
   }
 
   /** Whether the lease is valid now. Computed from the clock at each call, never a stored flag. */
   get held(): boolean {
-    return this.#record.remainingMs() > 0
+    return this.remaining() > 0
+  }
+
+  /** Whether it is valid, and whether its last renewal says so. Computed from the clock at each call. */
+  get state(): LeaseState {
+    if (!this.held) return 'over'
+    return this.#record.isDoubtful ? 'doubtful' : 'held'
+  }
+
+  /**
+   * Resolves when the lease is not in doubt: at once, or else when a renewal has proved it, for which it asks at once. Rejects
+   * with `LeaseLostError` when the lease is over, and with the reason of the signal when that aborts.
+   */
+  proved(options: { signal?: AbortSignal } = {}): Promise<void> {
+    const proof = this.#proved(options)
+    // A program that has gone on without the answer must not end because of it.
+    proof.catch(() => undefined)
+    return proof
+  }
+
+  async #proved(options: { signal?: AbortSignal }): Promise<void> {
+    optionsOrThrow(options, ['signal'])
+    const { signal } = options
+    signalOrThrow(signal)
+    signal?.throwIfAborted()
+    this.assertHeld()
+    await this.#holdings.prove(this.#record, signal)
   }
 
   /** Whether it was given back by `release()`, which is not a loss. */
   get released(): boolean {
-    return this.#record.over === 'released'
+    return this.#isJoined ? this.#left !== undefined : this.#record.over === 'released'
   }
 
   /** Throws `LeaseLostError` unless the lease is valid. Call it before a side effect: in a stalled process the signal is late. */
   assertHeld(): void {
     if (this.held) return
-    throw new LeaseLostError(this.resources, this.#record.over ?? 'expired')
+    const { over, doubt } = this.#record
+    // One that is over has its cause in the reason of the signal.
+    throw new LeaseLostError(this.resources, this.why(), over === undefined ? doubt : undefined)
+  }
+
+  /** @internal Why it is over or, while it is not, why it will be if nothing happens before its time is up. */
+  why(): LossReason {
+    return this.#left === undefined ? this.#record.why() : 'released'
   }
 
   /**
@@ -88,7 +138,13 @@ export class Lease implements AsyncDisposable {
    * or with `EngineError` when the outcome is unknown.
    */
   async extend(ttl: Duration = this.#record.ttlMs): Promise<void> {
+    if (this.#left !== undefined) this.assertHeld()
     await this.#holdings.extend(this.#record, ttlOf(ttl, this.#holdings.limits))
+  }
+
+  /** @internal */
+  heldMs(): number {
+    return this.#record.heldMs()
   }
 
   /** @internal Asks the work to end: aborts the signal with this reason, and keeps the lease. */
@@ -99,7 +155,8 @@ export class Lease implements AsyncDisposable {
   /** For logs. */
   toJSON(): LeaseJson {
     const { resources, owner, engine, shared, held } = this
-    const { over, ttlMs } = this.#record
+    const { ttlMs } = this.#record
+    const over = this.#left === undefined ? this.#record.over : 'released'
     const remainingMs = Math.floor(this.remaining())
     const token = String(this.token)
     return {
@@ -121,9 +178,11 @@ export class Lease implements AsyncDisposable {
 
   /**
    * Gives the lease back. Resolves with true if it was still ours; a second call resolves with the same. The lease of a job of
-   * `once` stays taken until `atLeast` is over, also for its own process.
+   * `once` stays taken until `atLeast` is over, also for its own process. A lease that was joined stays with the call that
+   * holds it.
    */
   release(): Promise<boolean> {
+    if (this.#isJoined) return (this.#left ??= Promise.resolve(this.held))
     return this.#holdings.release(this.#record)
   }
 
@@ -153,6 +212,22 @@ export interface Chain {
   readonly sinceMs: number
 }
 
+/** A renewal that has no answer this part of the ttl after it was due is overdue. */
+const OVERDUE_PART = 1 / 6
+
+/** What those wait for who ask whether a lease is still ours. */
+interface Proof {
+  readonly promise: Promise<void>
+  readonly resolve: () => void
+  readonly reject: (error: LeaseLostError) => void
+}
+
+function newProof(): Proof {
+  let settle!: Omit<Proof, 'promise'>
+  const promise = new Promise<void>((resolve, reject) => (settle = { resolve, reject }))
+  return { promise, ...settle }
+}
+
 /** What this process knows about a lease. */
 export class LeaseRecord implements LeaseRef {
   readonly resources: readonly string[]
@@ -160,6 +235,7 @@ export class LeaseRecord implements LeaseRef {
   readonly token: bigint
   readonly shared: boolean
   readonly chain: Chain
+  readonly onDoubt: OnDoubt
   ttlMs: number
   /** Why it is over; undefined while it is not. */
   over: LossReason | undefined
@@ -185,6 +261,7 @@ export class LeaseRecord implements LeaseRef {
   #since: Instant
   #validMs: number
   #controller: AbortController | undefined
+  #proof: Proof | undefined
 
   constructor(
     ref: LeaseRef,
@@ -194,6 +271,7 @@ export class LeaseRecord implements LeaseRef {
       limits: EngineLimits
       renew: boolean
       maxHoldMs: number
+      onDoubt: OnDoubt
       keepMs?: number | undefined
       chain: Chain
     },
@@ -205,6 +283,7 @@ export class LeaseRecord implements LeaseRef {
     this.ttlMs = ref.ttlMs
     this.chain = terms.chain
     this.renew = terms.renew
+    this.onDoubt = terms.onDoubt
     this.#clock = terms.clock
     this.#limits = terms.limits
     this.#heldSince = since
@@ -217,7 +296,31 @@ export class LeaseRecord implements LeaseRef {
 
   remainingMs(): number {
     if (this.over !== undefined) return 0
-    return Math.max(0, Math.min(this.#validMs - this.elapsedMs(), this.holdLeftMs()))
+    return Math.max(0, Math.min(this.#validMs - this.elapsedMs(), this.#holdLeftMs()))
+  }
+
+  /** How long the current validity lasts in all. */
+  get validMs(): number {
+    return this.#validMs
+  }
+
+  /** Why it is over or, while it is not, why it will be if nothing happens before its time is up. */
+  why(): LossReason {
+    if (this.over !== undefined) return this.over
+    if (this.#holdLeftMs() <= this.#validMs - this.elapsedMs()) return 'max-hold'
+    return this.doubt === undefined ? 'expired' : 'unreachable'
+  }
+
+  /** Whether the last renewal failed, or is overdue. */
+  get isDoubtful(): boolean {
+    if (!this.renew) return false
+    return this.doubt !== undefined || this.elapsedMs() - this.renewAfterMs > this.ttlMs * OVERDUE_PART
+  }
+
+  /** Resolves with the next renewal that is proved. Rejects when the lease is over. */
+  nextProof(): Promise<void> {
+    this.#proof ??= newProof()
+    return this.#proof.promise
   }
 
   /** Since the start of the current validity. */
@@ -225,7 +328,7 @@ export class LeaseRecord implements LeaseRef {
     return elapsedMs(this.#clock, this.#since)
   }
 
-  holdLeftMs(): number {
+  #holdLeftMs(): number {
     return this.#maxHoldMs === Infinity ? Infinity : this.#maxHoldMs - elapsedMs(this.#clock, this.#heldSince)
   }
 
@@ -241,6 +344,8 @@ export class LeaseRecord implements LeaseRef {
     this.#validMs = ttlMs - this.#limits.driftMs(ttlMs)
     this.renewAfterMs = ttlMs / 3
     this.doubt = undefined
+    this.#proof?.resolve()
+    this.#proof = undefined
   }
 
   /**
@@ -281,6 +386,10 @@ export class LeaseRecord implements LeaseRef {
   end(reason: LossReason, cause?: unknown): void {
     this.over = reason
     this.handle = undefined
-    this.#controller?.abort(new LeaseLostError(this.resources, reason, cause))
+    if (this.#controller === undefined && this.#proof === undefined) return
+    const error = new LeaseLostError(this.resources, reason, cause)
+    this.#controller?.abort(error)
+    this.#proof?.reject(error)
+    this.#proof = undefined
   }
 }

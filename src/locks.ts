@@ -2,7 +2,7 @@ import { Calls } from './calls.ts'
 import { shown } from './duration.ts'
 import { elect, type ElectOptions } from './elect.ts'
 import type { Engine, Finding, LeaseInfo } from './engine.ts'
-import { HeldError } from './errors.ts'
+import { HeldError, WaitTimeoutError } from './errors.ts'
 import { Lease } from './lease.ts'
 import { once, type OnceOptions, type OnceOutcome } from './once.ts'
 import {
@@ -10,12 +10,10 @@ import {
   NO_OPTIONS,
   resourceName,
   resourceNames,
-  TRY_OPTIONS,
   waitTerms,
   type LeaseOptions,
   type LocksOptions,
   type Settings,
-  type TryOptions,
   type WaitOptions,
   type WaitTerms,
 } from './options.ts'
@@ -48,6 +46,7 @@ export function createLocks(engine: Engine, options: LocksOptions = {}): Locks {
 export class Locks implements AsyncDisposable {
   readonly engine: Engine
   readonly #settings: Settings
+  readonly #withoutWait: WaitTerms
   readonly #calls: Calls
   #closing: Promise<void> | undefined
 
@@ -55,23 +54,35 @@ export class Locks implements AsyncDisposable {
   constructor(engine: Engine, settings: Settings) {
     this.engine = engine
     this.#settings = settings
+    this.#withoutWait = { ...settings.defaults, waitMs: 0 }
     this.#calls = new Calls(engine, settings)
   }
 
-  /** Resolves with the lease, or with null when someone else has it. Never waits for a holder. */
-  async tryAcquire(resource: string | readonly string[], options: TryOptions = NO_OPTIONS): Promise<Lease | null> {
-    const terms = waitTerms(options, this.#settings.defaults, this.engine, TRY_OPTIONS)
-    const outcome = await this.#calls.tryAcquire(resourceNames(resource), terms)
-    return outcome instanceof Lease ? outcome : null
+  /**
+   * Resolves with the lease, or with null when someone else has it. Waits for a holder only if it is given a `wait`, and then
+   * resolves with null when that is over. Rejects when the engine could not be asked.
+   */
+  async tryAcquire(resource: string | readonly string[], options: WaitOptions = NO_OPTIONS): Promise<Lease | null> {
+    const terms = waitTerms(options, this.#withoutWait, this.engine)
+    const resources = resourceNames(resource)
+    const around = this.#joined(resources, terms)
+    if (around !== undefined) return around
+    if (terms.waitMs === 0) {
+      const outcome = await this.#calls.tryAcquire(resources, terms)
+      return outcome instanceof Lease ? outcome : null
+    }
+    try {
+      return await this.#calls.acquire(resources, { ...terms, orNull: true })
+    } catch (error) {
+      if (error instanceof WaitTimeoutError) return null
+      throw error
+    }
   }
 
   /** Resolves with the lease, and waits for it where someone else has it. */
   acquire(resource: string | readonly string[], options: WaitOptions = NO_OPTIONS): Promise<Lease> {
     try {
-      const resources = resourceNames(resource)
-      const terms = this.#terms(options)
-      terms.signal?.throwIfAborted()
-      return terms.waitMs > 0 ? this.#calls.acquire(resources, terms) : this.#acquireNow(resources, terms)
+      return this.#acquire(resourceNames(resource), this.#terms(options))
     } catch (error) {
       return Promise.reject(error)
     }
@@ -89,7 +100,9 @@ export class Locks implements AsyncDisposable {
   using<T>(resource: string | readonly string[], ...rest: [Work<T>] | [WaitOptions, Work<T>]): Promise<T> {
     try {
       const [options, work] = optionsAndWork(rest, 'using')
-      return section(this.acquire(resource, options), work)
+      const terms = this.#terms(options)
+      const lease = this.#acquire(resourceNames(resource), terms)
+      return section(lease, this.#calls.nesting.around(work, terms.reentrant))
     } catch (error) {
       return Promise.reject(error)
     }
@@ -132,11 +145,25 @@ export class Locks implements AsyncDisposable {
     return this.close()
   }
 
+  #joined(resources: readonly string[], { signal, reentrant, shared }: WaitTerms): Lease | undefined {
+    signal?.throwIfAborted()
+    return reentrant ? this.#calls.nesting.join({ resources, shared }) : undefined
+  }
+
+  #acquire(resources: readonly string[], terms: WaitTerms): Promise<Lease> {
+    const around = this.#joined(resources, terms)
+    if (around !== undefined) return Promise.resolve(around)
+    return terms.waitMs > 0 ? this.#calls.acquire(resources, terms) : this.#acquireNow(resources, terms)
+  }
+
   async #acquireNow(resources: readonly string[], terms: WaitTerms): Promise<Lease> {
+    const { nesting, holdings } = this.#calls
+    const use = nesting.current()
     const outcome = await this.#calls.tryAcquire(resources, terms)
     if (outcome instanceof Lease) return outcome
-    const here = this.#calls.holdings.find(resources)
-    throw new HeldError(resources, here?.owner ?? outcome.holder, outcome.remainingMs, here?.heldMs())
+    const { holder, remainingMs } = outcome
+    const here = nesting.heldHere(use, { resources, shared: terms.shared }, holdings.find(resources))
+    throw new HeldError(resources, here?.owner ?? holder, remainingMs, here)
   }
 
   #terms(options: WaitOptions): WaitTerms {

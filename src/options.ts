@@ -1,5 +1,5 @@
 import { hostname } from 'node:os'
-import { objectOrThrow, optionsOrThrow } from './arguments.ts'
+import { objectOrThrow, optionsOrThrow, signalOrThrow } from './arguments.ts'
 import { systemClock, type Clock } from './clock.ts'
 import { durationMs, shown, type Duration } from './duration.ts'
 import type { Engine } from './engine.ts'
@@ -14,23 +14,37 @@ export interface LeaseOptions {
   renew?: boolean
   /** The lease ends after this time even if it could still be renewed. Default: never. */
   maxHold?: Duration
+  /**
+   * What a renewal that fails does while the lease is still valid by our clock. `keep`: it is tried again until validity ends.
+   * `stop`: the lease is over at once, and is released in the background. Default `keep`.
+   */
+  onDoubt?: OnDoubt
 }
 
-export interface TryOptions extends LeaseOptions {
+export type OnDoubt = 'keep' | 'stop'
+
+export interface WaitOptions extends LeaseOptions {
   /** Hold it together with others who say the same: many readers, or one writer. Default false. */
   shared?: boolean
-}
-
-export interface WaitOptions extends TryOptions {
-  /** How long to wait for a resource that someone else holds: 0 is not at all, Infinity is forever. Default 10 s. */
+  /**
+   * How long to wait for a resource that someone else holds: 0 is not at all, Infinity is forever. Default 10 s; of
+   * `tryAcquire` 0.
+   */
   wait?: Duration
   /** Ends the wait: the call rejects with the signal's reason. */
   signal?: AbortSignal
+  /**
+   * Joins the lease of a `using` around this call that says the same. In `using`, also lets calls inside of it join. Default
+   * false.
+   */
+  reentrant?: boolean
 }
 
 export interface LocksOptions extends LeaseOptions {
   /** How long a call waits for a resource that someone else holds: 0 is not at all, Infinity is forever. Default 10 s. */
   wait?: Duration
+  /** Calls inside of a `using` join its lease if it has all of their names. Default false. */
+  reentrant?: boolean
   /** The name of this process for people who look at the locks. It follows the random part of the owner. Default `host:pid`. */
   label?: string
   /**
@@ -51,6 +65,7 @@ export interface LeaseTerms {
   readonly renew: boolean
   readonly maxHoldMs: number
   readonly shared: boolean
+  readonly onDoubt: OnDoubt
   /** A release before this time leaves the lease to run out when it is this old. Default 0. */
   readonly keepMs?: number
 }
@@ -58,6 +73,9 @@ export interface LeaseTerms {
 export interface WaitTerms extends LeaseTerms {
   readonly waitMs: number
   readonly signal: AbortSignal | undefined
+  readonly reentrant: boolean
+  /** The caller expects that the wait may be in vain. Default false. */
+  readonly orNull?: boolean
 }
 
 export interface Settings {
@@ -76,10 +94,9 @@ const DEFAULT_TTL_MS = 30_000
 /** Enough to make local contention cost one round trip per section, few enough that other processes wait only milliseconds. */
 const DEFAULT_HAND_OVERS = { count: 8, timeMs: 100 }
 
-export const LEASE_OPTIONS = ['ttl', 'renew', 'maxHold']
-export const TRY_OPTIONS = [...LEASE_OPTIONS, 'shared']
-const WAIT_OPTIONS = [...TRY_OPTIONS, 'wait', 'signal']
-const LOCKS_OPTIONS = [...LEASE_OPTIONS, 'wait', 'label', 'handOver', 'observe', 'clock', 'random']
+export const LEASE_OPTIONS = ['ttl', 'renew', 'maxHold', 'onDoubt']
+const WAIT_OPTIONS = [...LEASE_OPTIONS, 'shared', 'wait', 'signal', 'reentrant']
+const LOCKS_OPTIONS = [...LEASE_OPTIONS, 'wait', 'reentrant', 'label', 'handOver', 'observe', 'clock', 'random']
 
 /** The options of a call without options, for which the defaults need not be read again. */
 export const NO_OPTIONS: WaitOptions = {}
@@ -108,8 +125,10 @@ export function locksSettings(options: LocksOptions, engine: Engine): Settings {
     renew: true,
     maxHoldMs: Infinity,
     shared: false,
+    onDoubt: 'keep',
     waitMs: DEFAULT_WAIT_MS,
     signal: undefined,
+    reentrant: false,
   }
   return {
     defaults: readTerms(options, none, engine),
@@ -121,24 +140,19 @@ export function locksSettings(options: LocksOptions, engine: Engine): Settings {
   }
 }
 
-export function waitTerms(
-  options: WaitOptions,
-  defaults: WaitTerms,
-  engine: Engine,
-  names: readonly string[] = WAIT_OPTIONS,
-): WaitTerms {
+export function waitTerms(options: WaitOptions, defaults: WaitTerms, engine: Engine): WaitTerms {
   if (options === NO_OPTIONS) return defaults
-  optionsOrThrow(options, names)
+  optionsOrThrow(options, WAIT_OPTIONS)
   return readTerms(options, defaults, engine)
 }
 
 function readTerms(options: WaitOptions, defaults: WaitTerms, engine: Engine): WaitTerms {
-  const { ttl, renew, maxHold, shared, wait, signal } = options
-  if (renew !== undefined && typeof renew !== 'boolean') {
-    throw new TypeError(`renew: expected true or false, got ${shown(renew)}`)
-  }
-  if (shared !== undefined && typeof shared !== 'boolean') {
-    throw new TypeError(`shared: expected true or false, got ${shown(shared)}`)
+  const { ttl, renew, maxHold, shared, onDoubt, wait, signal, reentrant } = options
+  flagOrThrow(renew, 'renew')
+  flagOrThrow(shared, 'shared')
+  flagOrThrow(reentrant, 'reentrant')
+  if (onDoubt !== undefined && onDoubt !== 'keep' && onDoubt !== 'stop') {
+    throw new TypeError(`onDoubt: expected 'keep' or 'stop', got ${shown(onDoubt)}`)
   }
   if (shared === true && !engine.guarantees.shared) {
     throw new RangeError(
@@ -146,17 +160,23 @@ function readTerms(options: WaitOptions, defaults: WaitTerms, engine: Engine): W
         'that has them (docs/guarantees.md)',
     )
   }
-  if (signal !== undefined && !(signal instanceof AbortSignal)) {
-    throw new TypeError(`signal: expected an AbortSignal, got ${shown(signal)}`)
-  }
+  signalOrThrow(signal)
   return {
     ttlMs: ttl === undefined ? defaults.ttlMs : ttlOf(ttl, engine.limits),
     renew: renew ?? defaults.renew,
     maxHoldMs:
       maxHold === undefined ? defaults.maxHoldMs : durationMs(maxHold, 'maxHold', { minMs: 1, maxMs: Infinity }),
     shared: shared ?? defaults.shared,
+    onDoubt: onDoubt ?? defaults.onDoubt,
     waitMs: wait === undefined ? defaults.waitMs : durationMs(wait, 'wait', { maxMs: Infinity }),
     signal: signal ?? defaults.signal,
+    reentrant: reentrant ?? defaults.reentrant,
+  }
+}
+
+function flagOrThrow(value: unknown, name: string): void {
+  if (value !== undefined && typeof value !== 'boolean') {
+    throw new TypeError(`${name}: expected true or false, got ${shown(value)}`)
   }
 }
 

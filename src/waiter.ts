@@ -1,13 +1,13 @@
 import { onAbort } from './aborts.ts'
-import type { Acquisition, AttemptPlan } from './attempts.ts'
+import { unanswered, type Acquisition, type AttemptPlan } from './attempts.ts'
 import type { Calls } from './calls.ts'
 import { elapsedMs, instant, type Instant } from './clock.ts'
 import type { Deadline } from './deadlines.ts'
-import { inUnits } from './duration.ts'
-import type { Engine, Refusal, Watch } from './engine.ts'
+import type { Refusal, Watch } from './engine.ts'
 import { EngineError, WaitTimeoutError } from './errors.ts'
 import { nextCall, type DenialReason } from './events.ts'
 import type { Lease } from './lease.ts'
+import type { Use } from './nesting.ts'
 import type { WaitTerms } from './options.ts'
 import { isOurs } from './owner.ts'
 import { Pace } from './pace.ts'
@@ -64,6 +64,7 @@ export class Waiter implements AttemptPlan {
   contended = false
   readonly #calls: Calls
   readonly #began: Instant
+  readonly #use: Use | undefined
   readonly #deadline: Deadline | undefined
   readonly #stopListening: (() => void) | undefined
   readonly #next: NextAttempt = { isDue: false, notBeforeMs: 0, contended: false }
@@ -82,6 +83,7 @@ export class Waiter implements AttemptPlan {
     this.terms = terms
     this.#calls = calls
     this.#began = instant(clock)
+    this.#use = calls.nesting.current()
     this.call = tell === undefined ? 0 : nextCall()
     this.lease = new Promise((resolve, reject) => {
       this.#resolve = resolve
@@ -333,22 +335,23 @@ export class Waiter implements AttemptPlan {
   #timeUp(): void {
     const { resources } = this
     const { waitMs } = this.terms
-    const { holdings, queue, engine } = this.#calls
-    const here = holdings.find(resources)
+    const { holdings, engine, nesting } = this.#calls
+    const here = nesting.heldHere(this.#use, this, holdings.find(resources))
     if (here !== undefined) {
-      return this.cancel(new WaitTimeoutError(resources, waitMs, here.owner, here.heldMs()), 'timeout')
+      if (this.terms.orNull !== true) nesting.watch()
+      return this.cancel(new WaitTimeoutError(resources, waitMs, here.owner, here), 'timeout')
     }
-    // Further behind in the line a waiter makes no attempts: what the first one knows is all there is to know.
-    const asking = this.#isInLine ? (queue.ahead(this) ?? this) : this
-    const { failure, holder, answered } = asking.#known
+    const { failure, holder, answered } = this.#asking().#known
     if (failure !== undefined) return this.cancel(failure, 'failed')
     // An engine that has not answered at all is not a resource that is busy.
-    if (!asking.#isInLine && !answered) return this.cancel(unanswered(engine, this), 'failed')
+    if (!answered) return this.cancel(unanswered(engine, this, waitMs), 'failed')
     this.cancel(new WaitTimeoutError(resources, waitMs, holder), 'timeout')
   }
 
-  get #isInLine(): boolean {
-    return this.#state.kind === 'in line'
+  /** Who makes the attempts. Further behind in a line a waiter makes none: what the first one knows is all there is to know. */
+  #asking(): Waiter {
+    const ahead = this.#state.kind === 'in line' ? this.#calls.queue.ahead(this) : undefined
+    return ahead === undefined ? this : ahead.#asking()
   }
 
   get #isSettled(): boolean {
@@ -385,10 +388,4 @@ export class Waiter implements AttemptPlan {
 function transient(error: unknown): EngineError {
   if (error instanceof EngineError && error.transient) return error
   throw error
-}
-
-function unanswered(engine: Engine, { resources, terms: { ttlMs, waitMs } }: Waiter): Error {
-  if (engine.unanswered !== undefined) return engine.unanswered({ resources, ttlMs }, waitMs)
-  const message = `${engine.name}: no answer within the wait of ${inUnits(waitMs)}; a request may take longer than that`
-  return new EngineError(message, resources)
 }

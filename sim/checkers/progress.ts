@@ -90,7 +90,7 @@ function idle(history: History): Wrong | undefined {
       // who have seen how long it would be held look again only by then, or when they do in any case.
       .map(({ beganMs, endMs, ends, owner }) => ({
         fromMs: beganMs,
-        toMs: endMs + (ends?.why === 'expired' || resting.has(owner) ? maxTtlMs : 0),
+        toMs: endMs + (ends?.why === 'expired' || ends?.why === 'max-hold' || resting.has(owner) ? maxTtlMs : 0),
       }))
       .sort((a, b) => a.fromMs - b.fromMs)
     let freeFromMs = at

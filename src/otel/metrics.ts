@@ -29,7 +29,7 @@ const DENIED: Record<DenialReason, string> = {
 }
 
 /** `unnoticed`: the lease had ended before, and only its release found that out. */
-const LOSSES = ['stolen', 'unreachable', 'expired', 'abandoned', 'unnoticed']
+const LOSSES = ['stolen', 'unreachable', 'doubtful', 'expired', 'max-hold', 'abandoned', 'unnoticed']
 const RENEWALS = ['renewed', 'doubtful', 'lost']
 
 /** The common attributes of one engine's leases of one class, and the attributes that are most often needed with them. */

@@ -128,6 +128,23 @@ describe('leases', () => {
       },
     ],
     [
+      'doubtful',
+      'lost',
+      async (it) => {
+        await it.locks.acquire('a', { onDoubt: 'stop' })
+        it.engine.next.extend.push(unknown('no answer'))
+        await it.clock.advance(10_000)
+      },
+    ],
+    [
+      'max-hold',
+      'lost',
+      async (it) => {
+        await it.locks.acquire('a', { maxHold: '40s' })
+        await it.clock.advance(40_000)
+      },
+    ],
+    [
       'expired',
       'lost',
       async (it) => {
@@ -178,7 +195,10 @@ describe('leases', () => {
     await it.locks.tryAcquire('a')
     const losses = await it.points('ringfence.losses')
     expect(losses.map(({ attributes, value }) => [attributes['ringfence.reason'], value])).toEqual(
-      ['stolen', 'unreachable', 'expired', 'abandoned', 'unnoticed'].map((reason) => [reason, 0]),
+      ['stolen', 'unreachable', 'doubtful', 'expired', 'max-hold', 'abandoned', 'unnoticed'].map((reason) => [
+        reason,
+        0,
+      ]),
     )
   })
 })

@@ -7,7 +7,7 @@ const api = readFileSync(`${root}/test/public-api.txt`, 'utf8')
 const page = readFileSync(`${root}/docs/api.md`, 'utf8')
 
 test.each(['LossReason', 'DenialReason'])('docs/api.md explains every value of %s', (type) => {
-  const values = new RegExp(`^export type ${type} = (.*);$`, 'm').exec(api)![1]!.match(/\w+/g)!
+  const values = new RegExp(`^export type ${type} = (.*);$`, 'm').exec(api)![1]!.match(/[\w-]+/g)!
   expect(values.length).toBeGreaterThan(4)
   for (const value of values) expect(page).toMatch(new RegExp(`^\\| \`${value}\` \\| .+ \\|$`, 'm'))
 })

@@ -330,16 +330,23 @@ describe('an option in the wrong place', () => {
   test('wait, where nothing waits, is told which calls do', async () => {
     const locks = createLocks(memory())
     const message =
-      "got 'wait'; wait is an option of createLocks, acquire and using; tryAcquire and once never wait, and elect waits forever"
+      "got 'wait'; wait is an option of createLocks, acquire, using and tryAcquire; once never waits, and elect waits forever"
     const options = { wait: '1s' } as never
-    await expect(locks.tryAcquire('a', options)).rejects.toThrow(message)
+    await expect(locks.once('a', options, () => 1)).rejects.toThrow(message)
+    await expect(locks.elect('a', options, () => 1)).rejects.toThrow(message)
+  })
+
+  test('reentrant, where nothing can be joined, is told which calls do', async () => {
+    const locks = createLocks(memory())
+    const message = "got 'reentrant'; reentrant is an option of createLocks, acquire, using and tryAcquire"
+    const options = { reentrant: true } as never
     await expect(locks.once('a', options, () => 1)).rejects.toThrow(message)
     await expect(locks.elect('a', options, () => 1)).rejects.toThrow(message)
   })
 
   test('and by the name that another library has for it, is told our name and the place', () => {
     expect(() => redlock(lazyClients(3), { retryCount: 3 } as never)).toThrow(
-      "got 'retryCount'; wait is an option of createLocks, acquire and using",
+      "got 'retryCount'; wait is an option of createLocks, acquire, using and tryAcquire",
     )
   })
 
@@ -503,7 +510,7 @@ describe('an option that does not exist', () => {
   })
 
   test.each<[string, () => Promise<unknown>]>([
-    ['tryAcquire', () => locks.tryAcquire('a', { wait: '5s' } as never)],
+    ['tryAcquire', () => locks.tryAcquire('a', { atleast: '5s' } as never)],
     ['acquire', () => locks.acquire('a', { TTL: '5s' } as never)],
     ['using', () => locks.using('a', { retries: 3 } as never, () => 1)],
     ['once', () => locks.once('a', { atleast: '5s' } as never, () => 1)],
@@ -524,7 +531,7 @@ describe('an option that does not exist', () => {
     ['maxhold', 'maxHold'],
   ])('called %s is probably %s', async (given, meant) => {
     await expect(locks.acquire('a', { [given]: 5 })).rejects.toThrow(
-      `options: expected ttl, renew, maxHold, shared, wait, signal, got '${given}'; did you mean ${meant}?`,
+      `options: expected ttl, renew, maxHold, onDoubt, shared, wait, signal, reentrant, got '${given}'; did you mean ${meant}?`,
     )
   })
 

@@ -19,7 +19,7 @@ describe('every error', () => {
   test.each([
     [new HeldError(['a'], 'x@host:1', 1200.4), 'HELD', "'a' is held by x@host:1, for 1.2 s more unless renewed"],
     [
-      new HeldError(['a'], 'x@host:1', 500, 1020),
+      new HeldError(['a'], 'x@host:1', 500, { owner: 'x@host:1', forMs: 1020, isInside: false }),
       'HELD',
       "'a' is held by this very process for 1.0 s. A lease is not re-entrant: is this call inside of the one that holds it?",
     ],
@@ -27,10 +27,16 @@ describe('every error', () => {
     [new WaitTimeoutError(['a'], 500, 'x@host:1'), 'WAIT_TIMEOUT', "waited 500 ms for 'a', held by x@host:1"],
     [new WaitTimeoutError(['a'], 500), 'WAIT_TIMEOUT', "waited 500 ms for 'a'"],
     [
-      new WaitTimeoutError(['a'], 1000, 'x@host:1', 1020),
+      new WaitTimeoutError(['a'], 1000, 'x@host:1', { owner: 'x@host:1', forMs: 1020, isInside: false }),
       'WAIT_TIMEOUT',
       "waited 1 s for 'a', held by this very process for 1.0 s. A lease is not re-entrant: is this call inside of the one " +
         'that holds it?',
+    ],
+    [
+      new WaitTimeoutError(['a'], 1000, 'x@host:1', { owner: 'x@host:1', forMs: 1020, isInside: true }),
+      'WAIT_TIMEOUT',
+      "waited 1 s for 'a', held by this very process for 1.0 s; this call is inside of the one that holds it: use that lease, " +
+        'or give both calls reentrant: true',
     ],
     [
       new StaleTokenError(['a'], 3n, 5n),
@@ -62,7 +68,9 @@ describe('every error', () => {
   test.each<[LossReason, string]>([
     ['stolen', 'the engine says that it is no longer ours'],
     ['unreachable', 'it could not be renewed before its validity ended'],
+    ['doubtful', 'a renewal failed, and it was not to be kept in doubt'],
     ['expired', 'its time is up'],
+    ['max-hold', 'it was held for as long as it may be'],
     ['abandoned', 'it was garbage-collected without being released'],
     ['released', 'it was released'],
     ['closed', 'its locks were closed'],

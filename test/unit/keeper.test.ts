@@ -327,8 +327,8 @@ describe('the deadline', () => {
     expect(signal.aborted).toBe(true)
   })
 
-  test('of maxHold comes even if the lease could still be renewed, and its reason is expired', async () => {
-    const { clock, engine, locks } = bench({ ttl: '3s', maxHold: '10s' })
+  test('of maxHold comes even if the lease could still be renewed, and says so', async () => {
+    const { clock, engine, locks, events } = bench({ ttl: '3s', maxHold: '10s' })
     const lease = await locks.acquire('a')
     const { signal } = lease
     await clock.advance(9939)
@@ -336,8 +336,34 @@ describe('the deadline', () => {
     expect(lease.remaining()).toBe(61)
     expect(signal.aborted).toBe(false)
     await clock.advance(1)
-    expect(signal.reason).toMatchObject({ reason: 'expired' })
+    expect(signal.reason).toMatchObject({ reason: 'max-hold' })
+    expect(events.at(-1)).toMatchObject({ type: 'lost', reason: 'max-hold' })
     expect(lease.held).toBe(false)
+  })
+
+  test('of maxHold is its reason also in doubt, and where only a look at the clock finds it', async () => {
+    const it = bench({ ttl: '3s', maxHold: '10s' })
+    const { signal } = await it.locks.acquire('a')
+    await it.clock.advance(8900)
+    cutOff(it)
+    await it.clock.advance(1040)
+    expect(it.told()).toContain('doubtful')
+    expect(signal.reason).toMatchObject({ reason: 'max-hold' })
+    const looked = await it.locks.acquire('b', { maxHold: '1s' })
+    it.clock.pass(1000)
+    expect(() => looked.assertHeld()).toThrow(expect.objectContaining({ reason: 'max-hold' }))
+    await expect(looked.extend()).rejects.toMatchObject({ reason: 'max-hold' })
+  })
+
+  test('that only a look at the clock finds is unreachable after a doubt', async () => {
+    const it = bench({ ttl: '3s' })
+    const lease = await it.locks.acquire('a')
+    it.engine.next.extend.push(unknown('no answer'))
+    await it.clock.advance(1000)
+    it.clock.pass(3000)
+    expect(() => lease.assertHeld()).toThrow(
+      expect.objectContaining({ reason: 'unreachable', cause: new Error('no answer') }),
+    )
   })
 
   test('of maxHold is not moved by extend', async () => {

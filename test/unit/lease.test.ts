@@ -73,6 +73,7 @@ describe('a lease', () => {
           limits: { maxTtlMs: 60_000, driftMs: () => 102 },
           renew: true,
           maxHoldMs: Infinity,
+          onDoubt: 'keep',
           chain: { count: 0, sinceMs: 0 },
         })
         const [monotonic, wall] = [clock.monotonicMs(), clock.wallMs()]
@@ -237,6 +238,28 @@ describe('extend', () => {
     })
     await expect(lease.extend('5s')).rejects.toMatchObject({ code: 'ENGINE' })
     expect(lease.remaining()).toBe(5000)
+  })
+
+  test.each([50, 100, 1000])('to %d ms from a much longer ttl leaves the lease for that time, renewed', async (ttl) => {
+    const { clock, locks, told } = bench({ ttl: '1m' })
+    const lease = await locks.acquire('a')
+    const { signal } = lease
+    await lease.extend(ttl)
+    await clock.advance(20 * ttl)
+    expect([signal.aborted, lease.held]).toEqual([false, true])
+    expect(told()).not.toContain('lost')
+  })
+
+  test('to much less than the ttl lasts for that time also while its answer is on its way', async () => {
+    const { clock, engine, locks } = bench({ ttl: '1m', renew: false })
+    const lease = await locks.acquire('a')
+    const { signal } = lease
+    engine.next.extend.push(() => new Promise(() => undefined))
+    void lease.extend('100ms')
+    await clock.advance(97)
+    expect([signal.aborted, lease.held]).toEqual([false, true])
+    await clock.advance(1)
+    expect(signal.reason).toMatchObject({ reason: 'expired' })
   })
 
   test('that shortens counts the shorter validity from the moment it is sent, and the signal comes in time', async () => {

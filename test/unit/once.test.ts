@@ -229,8 +229,8 @@ describe('once', () => {
       }),
     )
     await it.clock.advance(10_000)
-    expect(seen).toMatchObject([{ reason: 'expired' }])
-    expect(job).toMatchObject({ state: 'rejected', reason: { code: 'LEASE_LOST', reason: 'expired' } })
+    expect(seen).toMatchObject([{ reason: 'max-hold' }])
+    expect(job).toMatchObject({ state: 'rejected', reason: { code: 'LEASE_LOST', reason: 'max-hold' } })
   })
 
   test('rejects when the lease was lost while the job ran', async () => {

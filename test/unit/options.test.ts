@@ -13,8 +13,10 @@ describe('the defaults', () => {
       renew: true,
       maxHoldMs: Infinity,
       shared: false,
+      onDoubt: 'keep',
       waitMs: 10_000,
       signal: undefined,
+      reentrant: false,
     })
   })
 
@@ -41,6 +43,8 @@ describe('valid options', () => {
         renew: fc.boolean(),
         maxHold: ms,
         shared: fc.boolean(),
+        onDoubt: fc.constantFrom('keep' as const, 'stop' as const),
+        reentrant: fc.boolean(),
         wait: fc.oneof(fc.nat(), fc.constant(Infinity)),
       },
       { requiredKeys: [] },
@@ -53,8 +57,10 @@ describe('valid options', () => {
           renew: options.renew ?? true,
           maxHoldMs: options.maxHold ?? Infinity,
           shared: options.shared ?? false,
+          onDoubt: options.onDoubt ?? 'keep',
           waitMs: options.wait ?? 10_000,
           signal: undefined,
+          reentrant: options.reentrant ?? false,
         })
       }),
     )
@@ -77,6 +83,8 @@ describe('a bad option', () => {
     [{ maxHold: 0 }, RangeError, /^maxHold: expected at least 1 ms, got 0$/],
     [{ renew: 'yes' }, TypeError, /^renew: expected true or false, got 'yes'$/],
     [{ renew: 0 }, TypeError, /^renew: /],
+    [{ reentrant: 'yes' }, TypeError, /^reentrant: expected true or false, got 'yes'$/],
+    [{ onDoubt: 'end' }, TypeError, /^onDoubt: expected 'keep' or 'stop', got 'end'$/],
     [{ signal: {} }, TypeError, /^signal: expected an AbortSignal, got an object$/],
     [{ signal: new AbortController() }, TypeError, /^signal: expected an AbortSignal/],
     ['30s', TypeError, /^options: expected an object, got '30s'$/],

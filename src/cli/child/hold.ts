@@ -173,10 +173,9 @@ export class Holder {
     else if (event.type === 'granted' || event.type === 'refused') this.#reached(undefined)
     if (event.type === 'granted') this.waitedMs = event.waitedMs
     else if (event.type === 'renewed') this.#supervision?.renewed()
-    else if (event.type === 'doubtful') {
-      this.#supervision?.doubtful()
+    else if (event.type === 'doubtful')
       this.#call.output.whisper(`the lease could not be renewed yet: ${event.cause.message}`)
-    } else if (event.type === 'left' && event.cause !== undefined) {
+    else if (event.type === 'left' && event.cause !== undefined) {
       const { message } = event.cause
       this.#call.output.complain(`--at-least could not be set, so the job is kept for its whole ttl: ${message}`)
     }

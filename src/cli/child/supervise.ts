@@ -30,6 +30,8 @@ export function marginMs(holdMs: number): number {
   return Math.min(Math.max(holdMs * 0.05, 400), 1000)
 }
 
+/** Of a lease whose time is over. */
+const BY_TIME: ReadonlySet<LossReason> = new Set(['expired', 'unreachable', 'max-hold'])
 /** Timers stand still while a machine sleeps. After it wakes, the lease is looked at within this time. */
 const LONGEST_NAP_MS = 1000
 /** The watchdog sends its TERM this much later than ours is due, so that a command is not asked twice; KILL may come twice. */
@@ -48,7 +50,6 @@ export class Supervision {
   #timer: Timer | undefined
   #lost: LossReason | undefined
   #unwatched: Error | undefined
-  #doubtful = false
 
   constructor(lease: Lease, terms: Terms) {
     this.#lease = lease
@@ -62,13 +63,7 @@ export class Supervision {
 
   /** The lease is ours for longer. */
   renewed(): void {
-    this.#doubtful = false
     if (this.#lost === undefined) this.#tell(() => this.#deadlines())
-  }
-
-  /** A renewal could not be proved. */
-  doubtful(): void {
-    this.#doubtful = true
   }
 
   /** To the command's process group, as a terminal does it. */
@@ -115,7 +110,7 @@ export class Supervision {
     const killInMs = this.#lease.remaining() - marginMs(this.#terms.holdMs)
     if (killInMs <= 0) return this.#kill()
     const termInMs = killInMs - this.#terms.graceMs
-    if (termInMs <= 0) this.#lose(this.#reasonByTime(), killInMs)
+    if (termInMs <= 0) this.#lose(this.#lease.why(), killInMs)
     const nextMs = this.#lost === undefined ? termInMs : killInMs
     this.#timer = systemClock.timer(() => this.#look(), Math.min(Math.ceil(nextMs), LONGEST_NAP_MS))
   }
@@ -123,9 +118,9 @@ export class Supervision {
   readonly #onLost = (): void => {
     this.#timer?.cancel()
     const { reason } = this.#lease.signal
-    const why = reason instanceof LeaseLostError ? reason.reason : 'expired'
+    const why = reason instanceof LeaseLostError ? reason.reason : this.#lease.why()
     // By time it comes just before the end: whatever we should have done by then, we are late.
-    if (this.#lost !== undefined || why === 'expired' || why === 'unreachable') return this.#kill()
+    if (this.#lost !== undefined || BY_TIME.has(why)) return this.#kill()
     // Taken away before its time. There is no end to be in time for; the grace begins now.
     this.#lose(why, this.#terms.graceMs)
     this.#timer = systemClock.timer(() => this.#kill(), this.#terms.graceMs)
@@ -144,18 +139,14 @@ export class Supervision {
     this.#timer?.cancel()
     this.#family?.signal('SIGKILL')
     if (this.#lost !== undefined) return
-    this.#lost = this.#reasonByTime()
+    this.#lost = this.#lease.why()
     this.#terms.warn(`${this.#lossWords(this.#lost)}; killed the command`)
-  }
-
-  /** The time is nearly up: because it could not be renewed, or because it was not meant to be. */
-  #reasonByTime(): LossReason {
-    return this.#doubtful ? 'unreachable' : 'expired'
   }
 
   #lossWords(reason: LossReason): string {
     if (reason === 'stolen') return 'the lease was taken away: the engine says that it is no longer ours'
     if (reason === 'expired') return 'the time of the lease is up'
+    if (reason === 'max-hold') return 'the lease was held for as long as --max-hold allows'
     if (reason !== 'unreachable') return reason
     const leftMs = this.#lease.remaining()
     return `the lease can't be renewed and ${leftMs > 0 ? `ends in ${span(leftMs)}` : 'is over'}`

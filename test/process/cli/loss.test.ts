@@ -215,7 +215,7 @@ test('--max-hold ends the lease and the command with it', async () => {
   const command = home.start(['run', ...TTL, '--max-hold', '1500ms', 'long', '--', 'sleep', '600'])
   expect(await command.ended).toMatchObject({
     code: EXIT.lost,
-    stderr: expect.stringContaining('the time of the lease is up') as string,
+    stderr: expect.stringContaining('the lease was held for as long as --max-hold allows') as string,
   })
 })
 

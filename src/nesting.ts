@@ -1,0 +1,113 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { named, type HeldHere } from './errors.ts'
+import type { Lease, LeaseRecord } from './lease.ts'
+import type { Work } from './section.ts'
+
+/** Work that runs under the lease of a `using`, and the work that this `using` is inside of. */
+export interface Use {
+  readonly of: Nesting
+  /** Undefined when the work is done: what it has left behind is not inside of it any more. */
+  lease: Lease | undefined
+  /** Calls inside of it may join its lease. */
+  readonly isReentrant: boolean
+  around: Use | undefined
+}
+
+/** What a call asks for. */
+interface Wanted {
+  readonly resources: readonly string[]
+  readonly shared: boolean
+}
+
+/** Made at its first use, because on Node 20 and 22 it makes every promise of the process cost more. */
+let uses: AsyncLocalStorage<Use> | undefined
+
+/** Which `using` of these locks a call is inside of, as far as that is known: it is known of those that say `reentrant`. */
+export class Nesting {
+  #watches = false
+
+  /** What the code that runs now is inside of. */
+  current(): Use | undefined {
+    return uses?.getStore()
+  }
+
+  /** From now on every `using` is known: a call has waited for a lease of this process and did not get it. */
+  watch(): void {
+    this.#watches = true
+  }
+
+  /**
+   * The lease of this process that a call with this use around it did not get past: one that it is inside of, or else the one that
+   * was found.
+   */
+  heldHere(use: Use | undefined, { resources, shared }: Wanted, found: LeaseRecord | undefined): HeldHere | undefined {
+    const around = this.#around(use).find((lease) => !(shared && lease.shared) && hasSome(lease, resources))
+    const held = around ?? found
+    return held && { owner: held.owner, forMs: held.heldMs(), isInside: around !== undefined }
+  }
+
+  /** The lease that is around a call that wants these, with a handle of its own. Undefined if it must get one itself. */
+  join({ resources, shared }: Wanted): Lease | undefined {
+    const leases = this.#around(this.current(), true)
+    const around = leases.find((lease) => resources.every((name) => lease.resources.includes(name)))
+    if (around === undefined) {
+      const part = leases.find((lease) => hasSome(lease, resources))
+      if (part !== undefined) throw onlyInPart(part, resources)
+      return undefined
+    }
+    if (around.shared && !shared) throw notExclusive(around)
+    return around.join()
+  }
+
+  /** The work of a `using` that starts now, so that calls inside of it know where they are. */
+  around<T>(work: Work<T>, isReentrant: boolean): Work<T> {
+    if (!isReentrant && !this.#watches) return work
+    const around = running(this.current())
+    const storage = (uses ??= new AsyncLocalStorage())
+    return async (lease) => {
+      const use: Use = { of: this, lease, isReentrant, around }
+      try {
+        return await storage.run(use, work, lease)
+      } finally {
+        use.lease = undefined
+        // Work that starts its own successor would otherwise keep all of its predecessors in memory.
+        use.around = running(around)
+      }
+    }
+  }
+
+  /** The leases of these locks that are held around a call, the innermost first. */
+  #around(use: Use | undefined, onlyReentrant = false): Lease[] {
+    const all: Lease[] = []
+    for (let one = use; one !== undefined; one = one.around) {
+      if (one.of !== this || (onlyReentrant && !one.isReentrant)) continue
+      if (one.lease?.held === true) all.push(one.lease)
+    }
+    return all
+  }
+}
+
+function hasSome({ resources }: Lease, names: readonly string[]): boolean {
+  return names.some((name) => resources.includes(name))
+}
+
+/** The innermost of these whose work still runs. */
+function running(use: Use | undefined): Use | undefined {
+  let one = use
+  while (one !== undefined && one.lease === undefined) one = one.around
+  return one
+}
+
+function onlyInPart(lease: Lease, resources: readonly string[]): RangeError {
+  return new RangeError(
+    `resource: expected names of which the lease around this call, on ${named(lease.resources)}, has all or none, got ` +
+      `${named(resources)}; a call that waits for its own process waits in vain: name all of them in the outer call`,
+  )
+}
+
+function notExclusive(lease: Lease): RangeError {
+  return new RangeError(
+    `shared: expected true, because the lease around this call, on ${named(lease.resources)}, is shared, got false; readers that ` +
+      'wait to be alone would wait for each other: take the outer lease without shared',
+  )
+}
