@@ -27,6 +27,14 @@ export function heldBy(lease: LeaseInfo): string {
   return `'${lease.resource}' is ${how} by ${whoIs(lease.owner)} (${timesOf(lease)}, token ${lease.token})`
 }
 
+/** The same of a lease that this command is itself inside of; undefined where another one holds it. */
+export function heldAround(owner: string | undefined, names: readonly string[]): string | undefined {
+  const { RINGFENCE_OWNER: around, RINGFENCE_RESOURCE: held = '' } = process.env
+  if (owner === undefined || owner !== around) return undefined
+  const name = held.split('\n').find((one) => names.includes(one)) ?? names[0]
+  return `'${name}' is held by the very ringfence that this one is inside of, which waits for it; leave out the inner one, or give it another name`
+}
+
 /** 'for 1.9 s, 27 s left unless renewed'. */
 function timesOf({ heldMs, remainingMs }: LeaseInfo): string {
   const left = remainingMs === undefined ? 'without an end' : `${span(remainingMs)} left unless renewed`

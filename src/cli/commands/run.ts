@@ -13,7 +13,7 @@ import { assertGranted, codeOf, Holder } from '../child/hold.ts'
 import { span } from '../../duration.ts'
 import { withLocks, type Call, type Session } from '../session.ts'
 import { setting } from '../settings.ts'
-import { heldBy, leaseOn, whoIs } from '../who-holds.ts'
+import { heldAround, heldBy, leaseOn, whoIs } from '../who-holds.ts'
 import type { Ending } from '../child/supervise.ts'
 import { timeOf } from '../time.ts'
 
@@ -74,9 +74,10 @@ async function runHeld(call: Call, holder: Holder, locks: Locks, options: WaitOp
   } catch (error) {
     if (!(error instanceof HeldError || error instanceof WaitTimeoutError)) throw error
     const waited = error instanceof WaitTimeoutError
-    const lease = error.holder === undefined ? undefined : await holderOf(call, locks)
-    if (lease === undefined) call.output.say(error.message)
-    else call.output.say(`${waited ? `waited ${span(error.waitMs)}: ` : ''}${heldBy(lease)}`)
+    const around = heldAround(error.holder, call.line.names)
+    const lease = error.holder === undefined || around !== undefined ? undefined : await holderOf(call, locks)
+    const held = around ?? (lease === undefined ? undefined : heldBy(lease))
+    call.output.say(held === undefined ? error.message : `${waited ? `waited ${span(error.waitMs)}: ` : ''}${held}`)
     return {
       outcome: waited ? 'timed out' : 'held',
       exitCode: waited ? EXIT.waitTimeout : EXIT.held,
@@ -132,8 +133,10 @@ async function acquire(call: Call, locks: Locks, options: WaitOptions | undefine
     return await locks.acquire(line.names, { wait: 0, signal })
   } catch (error) {
     if (!(error instanceof HeldError)) throw error
+    const around = heldAround(error.holder, line.names)
+    if (around !== undefined) output.say(`waiting: ${around}`)
     const lease = process.stderr.isTTY ? await holderOf(call, locks) : undefined
-    output.whisper(`waiting: ${lease === undefined ? error.message : heldBy(lease)}`)
+    if (around === undefined) output.whisper(`waiting: ${lease === undefined ? error.message : heldBy(lease)}`)
   }
   return locks.acquire(line.names, { wait: Infinity, signal })
 }

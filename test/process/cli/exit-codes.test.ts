@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { afterAll, expect, test } from 'vitest'
 import { EXIT, EXIT_TABLE } from '../../../src/cli/exit-codes.ts'
 import { startEtcdCluster } from '../../../harness/servers/etcd.ts'
-import { Home } from '../../../harness/command.ts'
+import { Home, RINGFENCE, type Ended } from '../../../harness/command.ts'
 import { until } from '../../../harness/until.ts'
 
 const home = new Home()
@@ -48,6 +48,22 @@ test('held, timed out and skipped have codes of their own, and nothing is run', 
   expect(() => readFileSync(home.file('never'))).toThrow('ENOENT')
   holder.signal('SIGTERM')
   expect(await holder.ended).toMatchObject({ code: 143 })
+})
+
+test('a run inside of the one that holds its name is told so, whether it waits or not', async () => {
+  const inner = (...args: string[]): Promise<Ended> =>
+    home.run(['run', 'twice', '--', process.execPath, RINGFENCE, 'run', ...args, 'twice', '--', 'true'])
+  const around = "'twice' is held by the very ringfence that this one is inside of, which waits for it"
+  const next = 'leave out the inner one, or give it another name'
+  expect(await inner('--no-wait')).toMatchObject({ code: EXIT.held, stderr: `ringfence: ${around}; ${next}\n` })
+  expect(await inner('--wait', '200ms')).toMatchObject({
+    code: EXIT.waitTimeout,
+    stderr: `ringfence: waited 200 ms: ${around}; ${next}\n`,
+  })
+  // It waits forever, as it was asked to: the outer one may be ended by something else.
+  const waiting = home.start(['run', 'twice', '--', process.execPath, RINGFENCE, 'run', 'twice', '--', 'true'])
+  await until(() => waiting.stderr.includes(`waiting: ${around}`), { what: 'it says for whom it waits' })
+  await waiting.kill()
 })
 
 const jobOf = (time: string): string[] => ['run', '--once', '--at-least', time, time, '--', 'sh', '-c', 'echo ran']
