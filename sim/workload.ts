@@ -120,10 +120,12 @@ export class Workload {
     const some = resources.length > 1 && random.chance(0.3) ? resources : [random.pick(resources)]
     const isBounded = callsAll && random.chance(0.2)
     const maxHold = isBounded ? { maxHold: Math.round(random.between(0.1, 2) * ttlMs) } : {}
+    const manner = random.fork(`manner ${this.#calls.next}`)
     const options = {
       ttl: random.chance(0.7) ? ttlMs : Math.max(LEAST_TTL_MS, Math.round(ttlMs / 3)),
       renew: random.chance(0.8),
       ...maxHold,
+      ...(callsAll && manner.chance(0.2) ? { onDoubt: 'stop' as const } : {}),
     }
     if (callsAll && random.chance(0.15)) return this.#once(random.pick(resources), random)
     if (callsAll && random.chance(0.15)) return this.#elect(random.pick(resources), options, random)
@@ -142,7 +144,10 @@ export class Workload {
         this.locks.using(some, terms, work),
       )
     }
-    const lease = await this.call(some, waitMs, () => this.locks.acquire(some, terms), { isBounded })
+    const tries = callsAll && manner.chance(0.3)
+    const acquire = (): Promise<Lease | null> =>
+      tries ? this.locks.tryAcquire(some, terms) : this.locks.acquire(some, terms)
+    const lease = await this.call(some, waitMs, acquire, { isBounded })
     if (lease !== undefined) await this.#section(lease, random)
   }
 
@@ -226,7 +231,7 @@ export class Workload {
     const call = this.#asks(resources, waitMs, how)
     try {
       const lease = await acquire()
-      if (lease === null) this.#returns(call, 'refused')
+      if (lease === null) this.#returns(call, waitMs > 0 ? 'timed out' : 'refused')
       else this.#gets(call, lease)
       return lease ?? undefined
     } catch (error) {

@@ -13,6 +13,20 @@ export const WITH_LOCKS: Cases = {
     assert.ok(lease?.held)
     assert.equal(await two.tryAcquire(name!), null)
   },
+  async 'tryAcquire with a wait gives null when that is over, and the lease when it is free before'(fixture) {
+    const [one, two] = [await fixture.locks(), await fixture.locks()]
+    const [name] = fixture.names(1)
+    const first = await one.acquire(name!)
+    // The engine must have answered within the wait: an answer that never came is not a resource that is busy.
+    await fixture.eventually('an answer within the wait', async () => {
+      const answer = await two.tryAcquire(name!, { wait: fixture.shortTtlMs }).catch((error: Error) => error)
+      return answer === null
+    })
+    const trying = two.tryAcquire(name!, { wait: '20s' })
+    assert.equal(await first.release(), true)
+    await using second = await trying
+    assert.ok(second !== null && second.token > first.token)
+  },
   async 'a waiter gets the resource after its release, with a higher token'(fixture) {
     const [one, two] = [await fixture.locks(), await fixture.locks()]
     const [name] = fixture.names(1)
@@ -59,6 +73,20 @@ export const WITH_LOCKS: Cases = {
     assert.equal(most, 1)
     assert.equal(tokens.length, 30)
     for (const [index, token] of tokens.entries()) assert.ok(index === 0 || token > tokens[index - 1]!)
+  },
+  async 'a reentrant call has the lease around it, and others get it only when the outer work is done'(fixture) {
+    const [one, two] = [await fixture.locks(), await fixture.locks()]
+    const [name] = fixture.names(1)
+    const reentrant = true
+    const token = await one.using(name!, { reentrant }, async (outer) => {
+      const inner = await one.using(name!, { reentrant }, (lease) => lease.token)
+      assert.equal(inner, outer.token)
+      assert.equal(outer.held, true)
+      assert.equal(await two.tryAcquire(name!), null)
+      return inner
+    })
+    await using next = await two.acquire(name!, { wait: '20s' })
+    assert.ok(next.token > token)
   },
   async 'a lease is renewed while it is held'(fixture) {
     const locks = await fixture.locks()
