@@ -58,6 +58,14 @@ test('the example of shared leases has two readers at once, and a paused writer 
   removeFolder(folder)
 })
 
+test('the example of a call inside of another shows that it has the same token', async () => {
+  expect(await output('reentrant.mjs')).toBe('5 on ada, token 1\n-20 on ada, token 2\n20 on bob, token 2\n')
+})
+
+test('the example of doubt goes on while there is none, and is told no after a short wait', async () => {
+  expect(await output('doubt.mjs')).toBe('page 1 sent, lease is held\npage 2 sent, lease is held\nnull\n')
+})
+
 test('the example of metrics shows the lease that it holds', async () => {
   expect(await output('metrics.mjs')).toBe("1 { 'ringfence.engine': 'memory' }\n")
 })
