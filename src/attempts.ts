@@ -210,7 +210,11 @@ function acquisition(
 }
 
 /** The error of a call that got no answer within its wait. */
-export function unanswered(engine: Engine, { resources, ttlMs }: AttemptPlan, waitMs: number): Error {
+export function unanswered(
+  engine: Engine,
+  { resources, ttlMs }: Pick<AttemptPlan, 'resources' | 'ttlMs'>,
+  waitMs: number,
+): Error {
   if (engine.unanswered !== undefined) return engine.unanswered({ resources, ttlMs }, waitMs)
   const message = `${engine.name}: no answer within the wait of ${inUnits(waitMs)}; a request may take longer than that`
   return new EngineError(message, resources)

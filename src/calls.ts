@@ -10,6 +10,7 @@ import type { Lease } from './lease.ts'
 import { closedError, Lifetime } from './lifetime.ts'
 import { Nesting } from './nesting.ts'
 import type { LeaseTerms, Settings, WaitTerms } from './options.ts'
+import { Pools } from './pools.ts'
 import { Queue } from './queue.ts'
 import { Waiter } from './waiter.ts'
 
@@ -21,7 +22,8 @@ export class Calls {
   readonly holdings: Holdings
   readonly fairness: Fairness
   readonly deadlines: Deadlines
-  readonly queue = new Queue<Waiter>()
+  readonly pools = new Pools()
+  readonly queue = new Queue<Waiter>((resources, delayMs) => this.pools.freed(resources, delayMs))
   readonly nesting = new Nesting()
   readonly #lifetime = new Lifetime()
 
@@ -31,8 +33,8 @@ export class Calls {
     this.attempts = new Attempts(engine, settings, this.#lifetime)
     this.fairness = new Fairness(settings.clock, settings.random)
     this.deadlines = new Deadlines(settings.clock)
-    const { attempts, queue, fairness } = this
-    this.holdings = new Holdings(engine, settings, { lifetime: this.#lifetime, attempts, queue, fairness })
+    const { attempts, queue, pools, fairness } = this
+    this.holdings = new Holdings(engine, settings, { lifetime: this.#lifetime, attempts, queue, pools, fairness })
     if (settings.tell !== undefined) engine.observe?.(settings.tell)
   }
 
@@ -51,6 +53,10 @@ export class Calls {
     return waiter.lease
   }
 
+  assertOpen(resources: readonly string[]): void {
+    this.#lifetime.assertOpen(resources)
+  }
+
   get isClosed(): boolean {
     return this.#lifetime.isClosed
   }
@@ -58,6 +64,7 @@ export class Calls {
   /** Ends all waits, releases all leases (those of `once` keep their `atLeast`), closes the engine. */
   async close(): Promise<void> {
     this.#lifetime.close()
+    for (const waiter of this.pools.waiters()) waiter.cancel(closedError(waiter.resources), 'closed')
     for (const waiter of this.queue.waiters()) waiter.cancel(closedError(waiter.resources), 'closed')
     this.holdings.close()
     this.deadlines.close()

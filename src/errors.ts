@@ -69,10 +69,11 @@ export class HeldError extends RingfenceError {
   /** How long that lease lasts unless it is renewed, where the engine knows it. */
   readonly remainingMs: number | undefined
 
-  constructor(resources: readonly string[], holder?: string, remainingMs?: number, here?: HeldHere) {
+  /** `permits`: it is a semaphore with that many. */
+  constructor(resources: readonly string[], holder?: string, remainingMs?: number, here?: HeldHere, permits?: number) {
     const left = remainingMs === undefined ? '' : `, for ${span(remainingMs)} more unless renewed`
     const by = here === undefined ? `held by ${holder ?? 'someone else'}${left}` : heldHere(here)
-    super(`${named(resources)} is ${by}`, resources)
+    super(permits === undefined ? `${named(resources)} is ${by}` : allHeld(resources, permits), resources)
     this.holder = holder
     this.remainingMs = remainingMs
   }
@@ -89,9 +90,11 @@ export class WaitTimeoutError extends RingfenceError {
   /** The owner string of the lease in the way, where the engine knows it. */
   readonly holder: string | undefined
 
-  constructor(resources: readonly string[], waitMs: number, holder?: string, here?: HeldHere) {
+  /** `permits`: it is a semaphore with that many. */
+  constructor(resources: readonly string[], waitMs: number, holder?: string, here?: HeldHere, permits?: number) {
     const why = here !== undefined ? `, ${heldHere(here)}` : holder === undefined ? '' : `, held by ${holder}`
-    super(`waited ${inUnits(waitMs)} for ${named(resources)}${why}`, resources)
+    const held = permits === undefined ? `for ${named(resources)}${why}` : `while ${allHeld(resources, permits)}`
+    super(`waited ${inUnits(waitMs)} ${held}`, resources)
     this.waitMs = waitMs
     this.holder = holder
   }
@@ -214,6 +217,12 @@ export class QuorumError extends EngineError {
     this.quorum = detail.quorum
     this.size = detail.size
   }
+}
+
+function allHeld(pool: readonly string[], permits: number): string {
+  return permits === 1
+    ? `the one permit of ${named(pool)} was held`
+    : `all ${permits} permits of ${named(pool)} were held`
 }
 
 /** This process itself holds it. */

@@ -4,9 +4,10 @@ import type { Engine, EngineLimits, Release } from './engine.ts'
 import type { Fairness } from './fairness.ts'
 import { HeldLeases } from './held.ts'
 import { Keeper } from './keeper.ts'
-import { Lease, LeaseRecord, shortestTtlMs } from './lease.ts'
+import { Lease, LeaseRecord, PermitLease, shortestTtlMs } from './lease.ts'
 import type { Lifetime } from './lifetime.ts'
 import type { LeaseTerms, Settings } from './options.ts'
+import type { Heir, Pools } from './pools.ts'
 import { sameNames, type Queue } from './queue.ts'
 import type { Waiter } from './waiter.ts'
 
@@ -14,6 +15,7 @@ export interface HoldingsParts {
   readonly lifetime: Lifetime
   readonly attempts: Attempts
   readonly queue: Queue<Waiter>
+  readonly pools: Pools
   readonly fairness: Fairness
 }
 
@@ -50,7 +52,7 @@ export class Holdings {
 
   admit(acquisition: Acquisition, terms: LeaseTerms, waitedMs: number): Lease {
     const record = this.#record(acquisition, terms)
-    const lease = new Lease(record, this)
+    const lease = terms.permit === undefined ? new Lease(record, this) : new PermitLease(record, this, terms.permit)
     record.handle = lease
     this.#keeper.add(record)
     const { call, resources, owner, token, shared } = acquisition
@@ -122,18 +124,18 @@ export class Holdings {
     this.release(record).catch(() => undefined)
   }
 
-  /** The waiter that gets the lease directly: first in line for the very same resources, within the bounds. */
-  #heir({ resources, chain, shared }: LeaseRecord): Waiter | undefined {
+  /** Who gets the lease directly, within the bounds: the first in line for the very same resources, or for a permit of the pool. */
+  #heir({ resources, chain, shared }: LeaseRecord): Heir | undefined {
     const { count, timeMs } = this.#settings.handOver
     if (this.#engine.handOver === undefined || chain.count >= count || shared) return undefined
     if (this.#settings.clock.monotonicMs() - chain.sinceMs > timeMs) return undefined
     const [head, ...others] = this.#parts.queue.heads(resources)
-    if (head === undefined || head.shared || others.length > 0 || !sameNames(head.resources, resources))
-      return undefined
+    if (head === undefined) return this.#parts.pools.heir(resources)
+    if (head.shared || others.length > 0 || !sameNames(head.resources, resources)) return undefined
     return head.claim() ? head : undefined
   }
 
-  async #handOver(record: LeaseRecord, heir: Waiter): Promise<Release> {
+  async #handOver(record: LeaseRecord, heir: Heir): Promise<Release> {
     const chain = { count: record.chain.count + 1, sinceMs: record.chain.sinceMs }
     try {
       const outcome = await this.#parts.attempts.handOver(record, heir, chain)

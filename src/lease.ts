@@ -192,6 +192,18 @@ export class Lease implements AsyncDisposable {
   }
 }
 
+/** A lease on one permit of a semaphore. */
+export class PermitLease extends Lease {
+  /** Which one, from 0 on: no two holders have the same at the same time. */
+  readonly permit: number
+
+  /** @internal */
+  constructor(record: LeaseRecord, holdings: Holdings, permit: number) {
+    super(record, holdings)
+    this.permit = permit
+  }
+}
+
 /** A shorter lease could not be renewed three times over a network before its end. */
 const MIN_TTL_MS = 50
 

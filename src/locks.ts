@@ -11,13 +11,13 @@ import {
   resourceName,
   resourceNames,
   waitTerms,
-  type LeaseOptions,
   type LocksOptions,
   type Settings,
   type WaitOptions,
   type WaitTerms,
 } from './options.ts'
-import { section, type Work } from './section.ts'
+import { optionsAndWork, section, type Work } from './section.ts'
+import { Semaphore } from './semaphore.ts'
 
 /**
  * Engines that have their locks. If one engine had two, the waiters of the second would not be woken by releases of the first,
@@ -121,6 +121,11 @@ export class Locks implements AsyncDisposable {
     return once(this.#calls, name, options, work)
   }
 
+  /** A semaphore: at most so many holders at a time. Each holds a permit of its own, an exclusive lease on `name#0`, `name#1` … */
+  semaphore(name: string, permits: number): Semaphore {
+    return new Semaphore(name, permits, this.#calls)
+  }
+
   /** Who holds what: the lease of one resource, or every lease on the engine. Rejects when the engine cannot find out. */
   inspect(resource?: string): AsyncIterable<LeaseInfo> {
     if (resource !== undefined) resourceName(resource)
@@ -169,21 +174,6 @@ export class Locks implements AsyncDisposable {
   #terms(options: WaitOptions): WaitTerms {
     return waitTerms(options, this.#settings.defaults, this.engine)
   }
-}
-
-/** Reads what follows the name in a call of `using` or `elect`: the work, or options and the work. */
-function optionsAndWork<O extends LeaseOptions, T>(rest: [Work<T>] | [O, Work<T>], call: string): [O, Work<T>] {
-  const given: readonly unknown[] = rest
-  if (given.length > 2) {
-    throw new TypeError(
-      `${call}: expected a name, options and the work, got ${given.length + 1} arguments; settings such as a ttl go into ` +
-        'the options: { ttl: 5000 }',
-    )
-  }
-  const [options, work] = rest.length === 1 ? [NO_OPTIONS as O, rest[0]] : rest
-  if (typeof work !== 'function')
-    throw new TypeError(`work: expected a function, the last argument of ${call}, got ${shown(work)}`)
-  return [options, work]
 }
 
 /** What was given instead of an engine: most often the client that an engine is made of. */

@@ -68,6 +68,8 @@ export interface LeaseTerms {
   readonly onDoubt: OnDoubt
   /** A release before this time leaves the lease to run out when it is this old. Default 0. */
   readonly keepMs?: number
+  /** Which permit of a semaphore it is. */
+  readonly permit?: number
 }
 
 export interface WaitTerms extends LeaseTerms {
@@ -140,9 +142,14 @@ export function locksSettings(options: LocksOptions, engine: Engine): Settings {
   }
 }
 
-export function waitTerms(options: WaitOptions, defaults: WaitTerms, engine: Engine): WaitTerms {
+export function waitTerms(
+  options: WaitOptions,
+  defaults: WaitTerms,
+  engine: Engine,
+  names: readonly string[] = WAIT_OPTIONS,
+): WaitTerms {
   if (options === NO_OPTIONS) return defaults
-  optionsOrThrow(options, WAIT_OPTIONS)
+  optionsOrThrow(options, names)
   return readTerms(options, defaults, engine)
 }
 

@@ -14,6 +14,12 @@ interface Queued<W> {
 export class Queue<W extends Queued<W>> {
   /** A waiter that is alone, as most are, is here without a set around it. */
   readonly #lines = new ByName<W | Set<W>>()
+  readonly #alsoWake: ((resources: readonly string[], delayMs: number) => void) | undefined
+
+  /** `alsoWake`: is called with what `wake` is called with. */
+  constructor(alsoWake?: (resources: readonly string[], delayMs: number) => void) {
+    this.#alsoWake = alsoWake
+  }
 
   /** Calls `waiter.first()` when it is first in every line: maybe at once. */
   enter(waiter: W): void {
@@ -55,6 +61,7 @@ export class Queue<W extends Queued<W>> {
   /** One of the resources may be free. */
   wake(resources: readonly string[], delayMs: number): void {
     for (const waiter of this.heads(resources)) waiter.wake(delayMs)
+    this.#alsoWake?.(resources, delayMs)
   }
 
   /** The waiter that is first in a line in which this one is further behind. */

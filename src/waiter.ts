@@ -6,6 +6,7 @@ import type { Deadline } from './deadlines.ts'
 import type { Refusal, Watch } from './engine.ts'
 import { EngineError, WaitTimeoutError } from './errors.ts'
 import { nextCall, type DenialReason } from './events.ts'
+import { NOTHING_KNOWN, type Known } from './known.ts'
 import type { Lease } from './lease.ts'
 import type { Use } from './nesting.ts'
 import type { WaitTerms } from './options.ts'
@@ -42,15 +43,11 @@ interface NextAttempt {
   contended: boolean
 }
 
-/** What was found by the latest attempt that was answered or failed. */
-interface Known {
-  readonly answered: boolean
-  readonly holder: string | undefined
-  readonly failure: EngineError | undefined
-  readonly atMs: number
+/** The call that a waiter is a part of, where it is not a call by itself. */
+export interface PartOf {
+  readonly call: number
+  readonly began: Instant
 }
-
-const NOTHING_KNOWN: Known = { answered: false, holder: undefined, failure: undefined, atMs: -Infinity }
 
 /** One call of `acquire`, from its place in the queue until it has the lease or gives up. */
 export class Waiter implements AttemptPlan {
@@ -62,6 +59,7 @@ export class Waiter implements AttemptPlan {
   readonly waits = true
   /** Of the attempt under way. */
   contended = false
+  readonly #isPart: boolean
   readonly #calls: Calls
   readonly #began: Instant
   readonly #use: Use | undefined
@@ -77,14 +75,15 @@ export class Waiter implements AttemptPlan {
   /** Goes on with how long to sleep at most after the attempt under way. The first attempt is made without. */
   #tried: ((pauseMs: number) => void) | undefined
 
-  constructor(resources: readonly string[], terms: WaitTerms, calls: Calls) {
+  constructor(resources: readonly string[], terms: WaitTerms, calls: Calls, part?: PartOf) {
     const { clock, tell } = calls.settings
     this.resources = resources
     this.terms = terms
     this.#calls = calls
-    this.#began = instant(clock)
+    this.#isPart = part !== undefined
+    this.#began = part?.began ?? instant(clock)
     this.#use = calls.nesting.current()
-    this.call = tell === undefined ? 0 : nextCall()
+    this.call = part?.call ?? (tell === undefined ? 0 : nextCall())
     this.lease = new Promise((resolve, reject) => {
       this.#resolve = resolve
       this.#reject = reject
@@ -94,7 +93,7 @@ export class Waiter implements AttemptPlan {
       this.#stopListening = onAbort(terms.signal, () => this.cancel(terms.signal?.reason, 'aborted'))
     }
     // After all of that: an observer may abort the wait.
-    tell?.({ type: 'asked', call: this.call, resources, waitMs: terms.waitMs, shared: terms.shared })
+    if (!this.#isPart) tell?.({ type: 'asked', call: this.call, resources, waitMs: terms.waitMs, shared: terms.shared })
   }
 
   /** It is first in line, after `before`: from now on it makes the attempts. */
@@ -105,6 +104,8 @@ export class Waiter implements AttemptPlan {
     const mustWait = this.#next.notBeforeMs > 0 || this.#calls.holdings.find(this.resources) !== undefined
     // Most are granted at once, and need nothing of what follows a refusal.
     if (mustWait || this.#isSettled) void this.#run()
+    // A part begins after a refusal: an attempt that comes before it listens, or stands in line, would be one too many.
+    else if (this.#isPart) void this.#run(0)
     else this.#attempt()
   }
 
@@ -114,7 +115,8 @@ export class Waiter implements AttemptPlan {
     if (!this.#settle()) return
     const { call, resources } = this
     const { tell, clock } = this.#calls.settings
-    tell?.({ type: 'denied', call, resources, reason, waitedMs: elapsedMs(clock, this.#began), cause })
+    if (!this.#isPart)
+      tell?.({ type: 'denied', call, resources, reason, waitedMs: elapsedMs(clock, this.#began), cause })
     this.#reject(cause)
     if (before.kind === 'in line') this.#leave()
     else if (before.kind === 'queued') before.place.abort(cause)
@@ -152,6 +154,10 @@ export class Waiter implements AttemptPlan {
 
   get oneRound(): boolean {
     return this.#calls.engine.enqueue !== undefined
+  }
+
+  get known(): Known {
+    return this.#known
   }
 
   isWanted(): boolean {

@@ -1,0 +1,11 @@
+import type { EngineError } from './errors.ts'
+
+/** What was found by the latest attempt that was answered or failed. */
+export interface Known {
+  readonly answered: boolean
+  readonly holder: string | undefined
+  readonly failure: EngineError | undefined
+  readonly atMs: number
+}
+
+export const NOTHING_KNOWN: Known = { answered: false, holder: undefined, failure: undefined, atMs: -Infinity }

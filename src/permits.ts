@@ -1,0 +1,84 @@
+import type { Clock } from './clock.ts'
+import { shown } from './duration.ts'
+import { resourceName } from './options.ts'
+import type { Random } from './random.ts'
+
+/** A free one among more could not be found by a few attempts, and so many holders are not a few. */
+export const MOST_PERMITS = 1000
+
+/** A permit whose holder's time is not known counts as held for this long. */
+const GUESS_MS = 1000
+
+interface Sight {
+  readonly atMs: number
+  /** When its lease ends unless it is renewed. */
+  readonly untilMs: number
+}
+
+/** The permits of a semaphore, and which of them were seen in the hands of others. */
+export class Permits {
+  readonly pool: string
+  readonly count: number
+  /** Those that this process asks for right now. */
+  readonly asked = new Set<number>()
+  readonly #clock: Clock
+  readonly #random: Random
+  readonly #held = new Map<number, Sight>()
+
+  constructor(pool: string, count: number, { clock, random }: { readonly clock: Clock; readonly random: Random }) {
+    resourceName(pool)
+    if (permitOf(pool) !== undefined) {
+      throw new RangeError(
+        `name: expected one that does not end like the name of a permit, got ${shown(pool)}; use another character than #`,
+      )
+    }
+    if (!Number.isInteger(count) || count < 1 || count > MOST_PERMITS) {
+      const kind = typeof count === 'number' ? RangeError : TypeError
+      throw new kind(`permits: expected a whole number from 1 to ${MOST_PERMITS}, got ${shown(count)}`)
+    }
+    this.pool = pool
+    this.count = count
+    this.#clock = clock
+    this.#random = random
+    // The longest name of a permit must be a name too.
+    resourceName(this.name(count - 1))
+  }
+
+  name(permit: number): string {
+    return `${this.pool}#${permit}`
+  }
+
+  /** Somebody else has it. */
+  sawHeld(permit: number, remainingMs = GUESS_MS): void {
+    const atMs = this.#clock.monotonicMs()
+    this.#held.set(permit, { atMs, untilMs: atMs + remainingMs })
+  }
+
+  forget(permit: number): void {
+    this.#held.delete(permit)
+  }
+
+  /** All of them: at first those that may be free, in random order; then those that were seen held, the longest ago first. */
+  *candidates(): Generator<number, undefined> {
+    const nowMs = this.#clock.monotonicMs()
+    const free: number[] = []
+    const held: number[] = []
+    for (let permit = 0; permit < this.count; permit++) {
+      const { untilMs = 0 } = this.#held.get(permit) ?? {}
+      if (untilMs > nowMs) held.push(permit)
+      else free.push(permit)
+    }
+    for (let left = free.length; left > 0; left--) {
+      const index = Math.floor(this.#random.fraction() * left)
+      yield free[index]!
+      free[index] = free[left - 1]!
+    }
+    yield* held.sort((some, other) => this.#held.get(some)!.atMs - this.#held.get(other)!.atMs)
+  }
+}
+
+/** The pool and the number in the name of a permit. */
+export function permitOf(resource: string): { readonly pool: string; readonly permit: number } | undefined {
+  const [, pool, number] = /^(.+)#(0|[1-9]\d{0,3})$/s.exec(resource) ?? []
+  return pool === undefined ? undefined : { pool, permit: Number(number) }
+}
