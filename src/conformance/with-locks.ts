@@ -88,6 +88,30 @@ export const WITH_LOCKS: Cases = {
     await using next = await two.acquire(name!, { wait: '20s' })
     assert.ok(next.token > token)
   },
+  async 'a semaphore never has more holders than permits, each with a permit of its own, and serves all'(fixture) {
+    const [one, two] = [await fixture.locks(), await fixture.locks()]
+    const [name] = fixture.names(1)
+    const [ours, theirs] = [one.semaphore(name!, 3), two.semaphore(name!, 3)]
+    const held = [await ours.acquire(), await theirs.acquire(), await ours.acquire()]
+    assert.equal(new Set(held.map(({ permit }) => permit)).size, 3)
+    assert.equal(await theirs.tryAcquire(), null)
+    const inside = new Set<number>()
+    let most = 0
+    const section = async (pool: typeof ours): Promise<void> => {
+      await pool.using({ wait: '50s' }, async ({ permit, token }) => {
+        assert.ok(held.every((before) => before.permit !== permit || token > before.token))
+        assert.equal(inside.has(permit), false)
+        inside.add(permit)
+        most = Math.max(most, inside.size)
+        await sleep(systemClock, 1)
+        inside.delete(permit)
+      })
+    }
+    const served = Array.from({ length: 30 }, (_, index) => section(index % 2 === 0 ? ours : theirs))
+    for (const lease of held) assert.equal(await lease.release(), true)
+    await Promise.all(served)
+    assert.ok(most <= 3)
+  },
   async 'a lease is renewed while it is held'(fixture) {
     const locks = await fixture.locks()
     const [name] = fixture.names(1)
