@@ -241,7 +241,7 @@ export class PermitWaiter {
   async #move(tries: number): Promise<void> {
     await this.#ask(tries)
     if (this.#isSettled) return
-    for (const permit of this.#stands.keys()) this.permits.sawHeld(permit)
+    for (const permit of this.#stands.keys()) this.permits.waitedFor(permit)
     const next = new Set<number>()
     for (const permit of this.permits.candidates()) {
       if (next.size === MOST_STANDS) break

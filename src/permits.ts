@@ -8,6 +8,8 @@ export const MOST_PERMITS = 1000
 
 /** A permit whose holder's time is not known counts as held for this long. */
 const GUESS_MS = 1000
+/** One that was waited for in vain counts as held for this long: the time to look at many others. */
+const REST_MS = 60_000
 
 interface Sight {
   readonly atMs: number
@@ -52,6 +54,12 @@ export class Permits {
   sawHeld(permit: number, remainingMs = GUESS_MS): void {
     const atMs = this.#clock.monotonicMs()
     this.#held.set(permit, { atMs, untilMs: atMs + remainingMs })
+  }
+
+  /** It was waited for until now, and others have it still: the rest come first. */
+  waitedFor(permit: number): void {
+    const { untilMs = 0 } = this.#held.get(permit) ?? {}
+    this.sawHeld(permit, Math.max(untilMs - this.#clock.monotonicMs(), REST_MS))
   }
 
   forget(permit: number): void {

@@ -66,6 +66,14 @@ test('the example of doubt goes on while there is none, and is told no after a s
   expect(await output('doubt.mjs')).toBe('page 1 sent, lease is held\npage 2 sent, lease is held\nnull\n')
 })
 
+test('the example of a semaphore has two at a time, each with a permit of its own', async () => {
+  const lines = (await output('semaphore.mjs')).split('\n')
+  const permits = lines.slice(0, 4).map((line) => /^\w+ runs on GPU ([01]), token \d+$/.exec(line)?.[1])
+  expect(new Set(permits.slice(0, 2))).toEqual(new Set(['0', '1']))
+  expect(new Set(permits.slice(2))).toEqual(new Set(['0', '1']))
+  expect(lines.slice(4)).toEqual(['held: gpu#0, gpu#1; one more: none', ''])
+})
+
 test('the example of metrics shows the lease that it holds', async () => {
   expect(await output('metrics.mjs')).toBe("1 { 'ringfence.engine': 'memory' }\n")
 })

@@ -48,6 +48,7 @@ const OUTPUT = options({
 })
 
 const HOLD = options({
+  '-c, --command LINE': 'run this line by /bin/sh -c, instead of -- and a command',
   '--ttl TIME':
     'how long the lease lasts without renewal; it is renewed while the command runs (default 30s, at least 2s)',
   '--grace TIME':
@@ -71,7 +72,7 @@ export const COMMANDS: readonly CommandSpec[] = [
       "The exit code is the command's own, or 128+n if signal n ended it. INT, TERM, HUP, QUIT, USR1, USR2 and WINCH are passed on to the command; while it still waits they end the wait.",
       'When the lease is lost, the command gets TERM, and KILL after the grace, early enough that nothing of it is alive when validity ends; also when ringfence itself is stopped or killed meanwhile. A lease that was taken away (by `ringfence release`, or because its key was deleted) is noticed at the next renewal only.',
       'The command finds in its environment: RINGFENCE_RESOURCE (several: a line each), RINGFENCE_TOKEN, RINGFENCE_OWNER, RINGFENCE_ENGINE, RINGFENCE_DEADLINE_FILE. `ringfence held` in it exits 0 while the validity of the lease lasts by our own clock.',
-      'Without --wait it waits forever for a holder, but not for an engine that cannot be reached at the start.',
+      'Without --wait it waits forever for a holder, but not for an engine that cannot be reached at the start. While it waits, a terminal shows for how long, who holds it and since when, and the place in line where the engine knows it; elsewhere a line says so every 30 seconds, unless --quiet.',
     ],
     options: [
       ...options({
@@ -79,6 +80,12 @@ export const COMMANDS: readonly CommandSpec[] = [
         '-n, --no-wait': 'do not wait: exit 193 when someone else holds it',
         '--once': 'for cron: exit 198 without running when it runs, or has just run, elsewhere',
         '--at-least TIME': 'with --once: nobody runs it again for this long after it began, however soon it is done',
+        '--skip-ok': 'with --once: exit 0 instead of 198 when it was skipped',
+        '--shared':
+          'hold it together with others who say the same: many readers, or one writer; only on engines that have shared leases',
+        '--permits N':
+          'let N run at a time: hold one of the N permits of RESOURCE, whose number is in RINGFENCE_PERMIT; the same N for everyone',
+        '-E, --conflict-exit-code N': 'exit with N, instead of 193 or 194, when the lease could not be had',
       }),
       ...HOLD,
       ...ENGINE,
@@ -87,6 +94,8 @@ export const COMMANDS: readonly CommandSpec[] = [
     examples: [
       ['ringfence run backup -- pg_dump -f dump.sql app', 'one backup at a time on this machine'],
       ['ringfence run --no-wait report -- ./report.sh', 'exit 193 at once if it already runs'],
+      ["ringfence run backup -c './dump && ./upload'", 'a line for the shell'],
+      ['ringfence run --permits 4 gpu -- ./train.sh', 'four at a time'],
       ['ringfence run --once --at-least 50s tick -- ./tick.sh', 'from every machine’s cron, and one of them does it'],
       [
         'RINGFENCE_URL=redis://a,b,c ringfence run deploy -- ./deploy.sh',
@@ -120,12 +129,13 @@ export const COMMANDS: readonly CommandSpec[] = [
     synopsis: 'ringfence status [options] [RESOURCE]',
     summary: 'who holds what',
     text: [
-      'Shows the holder, the token, since when and for how long it is held, and how many processes wait, as far as the engine knows. With a RESOURCE, and with --json, it also shows who waits and since when. With a RESOURCE it exits 0 if it is held and 1 if it is free.',
+      'Shows the holder, the token, since when and for how long it is held, and how many processes wait, as far as the engine knows. With a RESOURCE, and with --json, it also shows who waits and since when. With a RESOURCE it exits 0 if it is held and 1 if it is free; with --permits, 0 if a permit is held and 1 if all are free.',
     ],
     options: [
       ...options({
         '-w, --watch': 'show it again whenever it changes, until interrupted',
         '--every TIME': 'with --watch: how often to look (default 1s)',
+        '--permits N': 'RESOURCE is a pool of N permits: show who holds which of them',
       }),
       ...ENGINE,
       ...OUTPUT,
@@ -293,6 +303,7 @@ export const CHILD_ENVIRONMENT: readonly (readonly [name: string, meaning: strin
   ['RINGFENCE_RESOURCE', 'the name; of several, a line each'],
   ['RINGFENCE_TOKEN', 'the fencing token: hand it to the store with every write'],
   ['RINGFENCE_OWNER', 'the unique id of this lease'],
+  ['RINGFENCE_PERMIT', 'with --permits: the number of the permit, from 0 on'],
   ['RINGFENCE_ENGINE', 'whose tokens these are; tokens of different engines cannot be compared'],
   ['RINGFENCE_DEADLINE_FILE', 'until when the lease is valid; `ringfence held` reads it'],
 ]

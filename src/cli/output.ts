@@ -44,6 +44,9 @@ export function clean(text: string): string {
   return printable(withoutSecrets(text))
 }
 
+/** Of the line, from the cursor on. */
+const ERASE_REST = '\u001b[K'
+
 /** A part of a line with a style, for a terminal. */
 interface Styled {
   readonly style: Style
@@ -54,6 +57,7 @@ interface Styled {
 export class Output {
   readonly json: boolean
   readonly quiet: boolean
+  #isLive = false
 
   constructor({ json, quiet }: { json: boolean; quiet: boolean }) {
     this.json = json
@@ -90,7 +94,27 @@ export class Output {
 
   /** What must be known, on stderr. */
   complain(text: string): void {
+    this.endLive()
     process.stderr.write(`ringfence: ${clean(text)}\n`)
+  }
+
+  /** Whether a line can be rewritten: a person watches who wants to know. */
+  get canBeLive(): boolean {
+    return process.stderr.isTTY && !this.quiet && !this.json && process.env['TERM'] !== 'dumb'
+  }
+
+  /** A line on the terminal that takes the place of the one before it. */
+  live(text: string): void {
+    // A line that is longer than the terminal is wide could not be rewritten.
+    const shown = clean(`ringfence: ${text}`).slice(0, Math.max((process.stderr.columns || 80) - 1, 10))
+    process.stderr.write(`\r${shown}${ERASE_REST}`)
+    this.#isLive = true
+  }
+
+  /** Takes that line away. */
+  endLive(): void {
+    if (this.#isLive) process.stderr.write(`\r${ERASE_REST}`)
+    this.#isLive = false
   }
 
   /** What to do about it. */

@@ -16,6 +16,15 @@ function order<T extends string | bigint>(some: T, other: T): number {
   return some < other ? -1 : 1
 }
 
+/** The leases on the permits of a pool, in the order of their numbers. */
+export async function permitsOf(locks: Locks, pool: string): Promise<LeaseInfo[]> {
+  const number = (resource: string): string => resource.slice(pool.length + 1)
+  const isPermit = (resource: string): boolean =>
+    resource.startsWith(`${pool}#`) && /^(0|[1-9]\d{0,3})$/.test(number(resource))
+  const leases = (await inspect(locks, undefined)).filter(({ resource }) => isPermit(resource))
+  return leases.sort((some, other) => Number(number(some.resource)) - Number(number(other.resource)))
+}
+
 /** The lease on one resource, if somebody has it; the first one where several share it. */
 export async function leaseOn(locks: Locks, resource: string): Promise<LeaseInfo | undefined> {
   return (await inspect(locks, resource))[0]

@@ -118,6 +118,28 @@ describe.each(Object.entries(ENGINES))('%s', (_, start) => {
       .toEqual([])
   })
 
+  test('where the engine serves processes in the order in which they came, so does a pool', async () => {
+    const [holder, one, two] = [process(), process(), process()]
+    const isInOrder = holder.engine.guarantees.order === 'first come, first served by process'
+    const held = [await holder.semaphore('order', 2).acquire(), await holder.semaphore('order', 2).acquire()]
+    const waiters = async (): Promise<number[]> => {
+      const leases = (await collect(holder.inspect())).filter(({ resource }) => resource.startsWith('order#'))
+      return leases.map((lease) => lease.waiters ?? -1)
+    }
+    const served: string[] = []
+    const calls: Promise<unknown>[] = []
+    for (const [index, [name, locks]] of Object.entries({ one, two }).entries()) {
+      calls.push(locks.semaphore('order', 2).using(() => void served.push(name)))
+      await until(async () => !isInOrder || (await waiters()).every((count) => count > index), {
+        what: `${name} waits at both permits`,
+      })
+    }
+    await held[1]!.release()
+    await Promise.all(calls)
+    await held[0]!.release()
+    expect(isInOrder ? served : served.toSorted()).toEqual(['one', 'two'])
+  })
+
   test('the permit of a holder that is gone comes back when its ttl is over', async () => {
     const [gone, others] = [process(), process()]
     const lost = await gone.semaphore('gone', 2).acquire({ ttl: '2s', renew: false })

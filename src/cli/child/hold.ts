@@ -13,6 +13,7 @@ import { Interrupted, signalCode } from '../signals.ts'
 import { setting, type Setting } from '../settings.ts'
 import { marginMs, Supervision, type Ending } from './supervise.ts'
 import { timeOf } from '../time.ts'
+import type { WaitReport } from '../wait-report.ts'
 
 /** A shorter lease leaves no time to stop a command before it ends. */
 const LEAST_TTL_MS = 2000
@@ -32,6 +33,8 @@ export class Holder {
   readonly #call: Call
   #supervision: Supervision | undefined
   waitedMs = 0
+  /** Tells people about the wait. */
+  wait: WaitReport | undefined
   /** Called when the engine fails an attempt to get the lease, with the cause, and when it answers again, without. */
   onReachability: ((cause: Error | undefined) => void) | undefined
   #reachable = true
@@ -40,7 +43,10 @@ export class Holder {
     const { line, config } = call
     const { options } = line
     this.#call = call
-    this.argv = line.argv ?? []
+    const shell = options.text('command')
+    if (shell !== undefined && line.argv !== undefined)
+      throw usage('-c and -- exclude each other', `ringfence ${line.command.name} NAME -c 'a line for the shell'`)
+    this.argv = shell === undefined ? (line.argv ?? []) : ['/bin/sh', '-c', shell]
     if (this.argv.length === 0) {
       const next = `ringfence ${line.command.name} ${line.names[0] ?? 'NAME'} -- ${line.names.slice(1).join(' ') || 'COMMAND'}`
       throw usage('expected -- and then a command', next)
@@ -117,6 +123,8 @@ export class Holder {
       RINGFENCE_TOKEN: String(lease.token),
       RINGFENCE_ENGINE: lease.engine,
       RINGFENCE_DEADLINE_FILE: supervision.deadlineFile,
+      // That of another lease, if this command runs under two.
+      RINGFENCE_PERMIT: 'permit' in lease ? String(lease.permit) : undefined,
     }
     const starts = (): boolean => {
       if (signals.interrupted.aborted) return false
@@ -169,6 +177,7 @@ export class Holder {
   }
 
   #observe(event: LockEvent): void {
+    this.wait?.observe(event)
     if (event.type === 'failed') this.#reached(event.cause)
     else if (event.type === 'granted' || event.type === 'refused') this.#reached(undefined)
     if (event.type === 'granted') this.waitedMs = event.waitedMs

@@ -1,6 +1,8 @@
 import { LeaseLostError, type Lease } from '../../index.ts'
 import { EXIT, usage } from '../exit-codes.ts'
 import { codeOf, Holder } from '../child/hold.ts'
+import { WaitReport } from '../wait-report.ts'
+import { leaseOn } from '../who-holds.ts'
 import { reasonOf, withLocks, type Call, type Session } from '../session.ts'
 
 /** Runs the command whenever we lead; ends when the command ends by itself while leading. */
@@ -11,6 +13,7 @@ export async function elect(call: Call): Promise<number> {
   if (name === undefined || others.length > 0) throw usage('expected one name', 'ringfence elect NAME -- COMMAND')
   holder.assertRunnable()
   const work = async ({ locks, url }: Session): Promise<number> => {
+    holder.wait = new WaitReport(call.output, { held: `'${name}' is held`, lease: () => leaseOn(locks, name) })
     holder.onReachability = (cause) => reachability(call, name, url, cause)
     const lead = async (lease: Lease): Promise<number> => {
       output.whisper(`leading '${name}', token ${lease.token}`)

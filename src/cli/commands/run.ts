@@ -6,16 +6,17 @@ import {
   type Lease,
   type LeaseInfo,
   type Locks,
-  type WaitOptions,
+  type Semaphore,
 } from '../../index.ts'
-import { EXIT, Failure, usage } from '../exit-codes.ts'
+import { EXIT, Failure, inWordsOf, usage } from '../exit-codes.ts'
 import { assertGranted, codeOf, Holder } from '../child/hold.ts'
 import { span } from '../../duration.ts'
 import { withLocks, type Call, type Session } from '../session.ts'
 import { setting } from '../settings.ts'
 import { heldAround, heldBy, leaseOn, whoIs } from '../who-holds.ts'
 import type { Ending } from '../child/supervise.ts'
-import { timeOf } from '../time.ts'
+import { numberOf, timeOf } from '../time.ts'
+import { WaitReport } from '../wait-report.ts'
 
 export async function run(call: Call): Promise<number> {
   const { line, output } = call
@@ -27,15 +28,17 @@ export async function run(call: Call): Promise<number> {
   holder.assertRunnable()
   const work = async ({ locks }: Session): Promise<number> => {
     const outcome =
-      plan.kind === 'once'
-        ? await runOnce(call, holder, locks, plan.atLeastMs)
-        : await runHeld(call, holder, locks, plan.options)
+      plan.kind === 'once' ? await runOnce(call, holder, locks, plan) : await runHeld(call, holder, locks, plan)
     const { lease, ending, exitCode } = outcome
     if (ending?.kind === 'lost' && lease !== undefined) await holder.lost(lease, ending.reason)
     if (output.json) output.object(report(names, holder, outcome), process.stderr)
     return exitCode
   }
-  return withLocks(call, work, (engine) => holder.locksOptions(engine))
+  return withLocks(call, work, (engine) => {
+    if (plan.kind === 'held' && plan.shared && !engine.guarantees.shared)
+      throw usage(`--shared: the ${engine.name} engine has no shared leases`, 'leave it out, or name another engine')
+    return holder.locksOptions(engine)
+  })
 }
 
 interface Outcome {
@@ -46,31 +49,56 @@ interface Outcome {
   readonly holder?: string | undefined
 }
 
-type Plan =
-  | { readonly kind: 'once'; readonly atLeastMs: number }
-  | { readonly kind: 'held'; readonly options: WaitOptions | undefined }
+interface OncePlan {
+  readonly kind: 'once'
+  readonly atLeastMs: number
+  /** When it is skipped. */
+  readonly exitCode: number
+}
 
-function planOf({ line: { options, names }, config }: Call, { maxHoldMs = Infinity }: Holder): Plan {
+interface HeldPlan {
+  readonly kind: 'held'
+  /** Undefined: forever, but not for an engine that can't be reached. */
+  readonly wait: number | undefined
+  readonly shared: boolean
+  readonly permits: number | undefined
+  /** When it could not be had. */
+  readonly exitCode: number | undefined
+}
+
+function planOf({ line: { options, names }, config }: Call, { maxHoldMs = Infinity }: Holder): OncePlan | HeldPlan {
   if (options.has('once')) {
+    for (const other of ['shared', 'permits'])
+      if (options.has(other)) throw usage(`--once and --${other} exclude each other: a scheduled job runs once`)
+    if (options.has('conflict-exit-code'))
+      throw usage('--once and -E exclude each other', '--skip-ok makes a run that was skipped a success')
     if (names.length > 1) throw usage('--once: expected one resource', 'a scheduled job has one name')
     if (options.has('wait')) throw usage('--once and --wait exclude each other: a run that is late is skipped')
     const atLeastMs = timeOf(options.text('at-least') ?? '0ms', '--at-least')
     if (maxHoldMs < atLeastMs) throw usage('--max-hold: expected at least as long as --at-least')
-    return { kind: 'once', atLeastMs }
+    return { kind: 'once', atLeastMs, exitCode: options.has('skip-ok') ? EXIT.ok : EXIT.skipped }
   }
-  if (options.has('at-least')) throw usage('--at-least: only with --once')
-  if (options.has('no-wait')) {
-    if (options.has('wait')) throw usage('--wait and --no-wait exclude each other')
-    return { kind: 'held', options: { wait: 0 } }
+  for (const own of ['at-least', 'skip-ok']) if (options.has(own)) throw usage(`--${own}: only with --once`)
+  if (options.has('no-wait') && options.has('wait')) throw usage('--wait and --no-wait exclude each other')
+  const permits = options.text('permits')
+  if (permits !== undefined && options.has('shared'))
+    throw usage('--permits and --shared exclude each other: a permit has one holder')
+  if (permits !== undefined && names.length > 1) throw usage('--permits: expected one resource', 'a pool has one name')
+  const wait = options.has('no-wait') ? undefined : setting('wait', options, config)
+  const exitCode = options.text('conflict-exit-code')
+  return {
+    kind: 'held',
+    wait: options.has('no-wait') ? 0 : wait && timeOf(wait.text, wait.source),
+    shared: options.has('shared'),
+    permits: permits === undefined ? undefined : numberOf(permits, '--permits', 1, 1000),
+    exitCode: exitCode === undefined ? undefined : numberOf(exitCode, '-E', 0, 255),
   }
-  const wait = setting('wait', options, config)
-  return { kind: 'held', options: wait === undefined ? undefined : { wait: timeOf(wait.text, wait.source) } }
 }
 
-async function runHeld(call: Call, holder: Holder, locks: Locks, options: WaitOptions | undefined): Promise<Outcome> {
+async function runHeld(call: Call, holder: Holder, locks: Locks, plan: HeldPlan): Promise<Outcome> {
   let lease: Lease
   try {
-    lease = await acquire(call, locks, options)
+    lease = await acquire(call, holder, locks, plan)
   } catch (error) {
     if (!(error instanceof HeldError || error instanceof WaitTimeoutError)) throw error
     const waited = error instanceof WaitTimeoutError
@@ -80,7 +108,7 @@ async function runHeld(call: Call, holder: Holder, locks: Locks, options: WaitOp
     call.output.say(held === undefined ? error.message : `${waited ? `waited ${span(error.waitMs)}: ` : ''}${held}`)
     return {
       outcome: waited ? 'timed out' : 'held',
-      exitCode: waited ? EXIT.waitTimeout : EXIT.held,
+      exitCode: plan.exitCode ?? (waited ? EXIT.waitTimeout : EXIT.held),
       holder: error.holder,
     }
   }
@@ -125,23 +153,39 @@ function complainOfUnnoticedLoss({ output }: Call): void {
  * Without a given time it waits forever for a holder. An engine that can't be reached at the start is reported at once,
  * because the URL may have a typing error.
  */
-async function acquire(call: Call, locks: Locks, options: WaitOptions | undefined): Promise<Lease> {
-  const { line, output, signals } = call
-  const signal = signals.interrupted
-  if (options !== undefined) return locks.acquire(line.names, { ...options, signal })
+async function acquire(call: Call, holder: Holder, locks: Locks, plan: HeldPlan): Promise<Lease> {
+  const { names } = call.line
+  const { shared, permits } = plan
+  const signal = call.signals.interrupted
+  const pool = permits === undefined ? undefined : poolOf(locks, names[0]!, permits)
+  const ask = (wait: number): Promise<Lease> =>
+    pool === undefined ? locks.acquire(names, { wait, signal, shared }) : pool.acquire({ wait, signal })
+  const what = names.map((name) => `'${name}'`).join(', ')
+  holder.wait = new WaitReport(call.output, {
+    held: permits === undefined ? `${what} is held` : `all ${permits} permits of ${what} are held`,
+    lease: async () => (permits === undefined ? holderOf(call, locks) : undefined),
+  })
+  if (plan.wait !== undefined) return ask(plan.wait)
   try {
-    return await locks.acquire(line.names, { wait: 0, signal })
+    return await ask(0)
   } catch (error) {
     if (!(error instanceof HeldError)) throw error
-    const around = heldAround(error.holder, line.names)
-    if (around !== undefined) output.say(`waiting: ${around}`)
-    const lease = process.stderr.isTTY ? await holderOf(call, locks) : undefined
-    if (around === undefined) output.whisper(`waiting: ${lease === undefined ? error.message : heldBy(lease)}`)
+    const around = heldAround(error.holder, names)
+    if (around !== undefined) call.output.say(`waiting: ${around}`)
   }
-  return locks.acquire(line.names, { wait: Infinity, signal })
+  return ask(Infinity)
 }
 
-async function runOnce(call: Call, holder: Holder, locks: Locks, atLeastMs: number): Promise<Outcome> {
+function poolOf(locks: Locks, name: string, permits: number): Semaphore {
+  return inWordsOf({ permits: '--permits', name: 'RESOURCE' }, () => locks.semaphore(name, permits))
+}
+
+async function runOnce(
+  call: Call,
+  holder: Holder,
+  locks: Locks,
+  { atLeastMs, exitCode: skipped }: OncePlan,
+): Promise<Outcome> {
   let lease: Lease | undefined
   let ending: Ending | undefined
   try {
@@ -161,7 +205,7 @@ async function runOnce(call: Call, holder: Holder, locks: Locks, atLeastMs: numb
     const other = await holderOf(call, locks)
     const where = other === undefined ? 'elsewhere' : `on ${whoIs(other.owner)} (${runTimes(other)})`
     call.output.say(`skipped: '${call.line.names[0]}' runs, or has just run, ${where}`)
-    return { outcome: 'skipped', exitCode: EXIT.skipped, holder: other?.owner }
+    return { outcome: 'skipped', exitCode: skipped, holder: other?.owner }
   } catch (error) {
     if (lease !== undefined && wasNotExecuted(error)) await giveBack(locks, lease, Math.max(holder.ttlMs, atLeastMs))
     if (!(error instanceof LeaseLostError) || lease === undefined) throw error
@@ -200,6 +244,7 @@ function report(
     ...(lease === undefined
       ? {}
       : { token: lease.token, owner: lease.owner, engine: lease.engine, waitedMs: Math.round(holder.waitedMs) }),
+    ...(lease !== undefined && 'permit' in lease ? { permit: lease.permit } : {}),
     holder: more.holder,
   }
 }

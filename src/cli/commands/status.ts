@@ -5,8 +5,8 @@ import { span } from '../../duration.ts'
 import type { Output } from '../output.ts'
 import { withLocks, type Call } from '../session.ts'
 import { table } from '../table.ts'
-import { timeOf } from '../time.ts'
-import { inspect, whoIs } from '../who-holds.ts'
+import { numberOf, timeOf } from '../time.ts'
+import { inspect, permitsOf, whoIs } from '../who-holds.ts'
 
 /** To the top left, and nothing below. */
 const CLEAR = '\u001b[H\u001b[J'
@@ -18,24 +18,30 @@ export async function status(call: Call): Promise<number> {
   if (others.length > 0) throw usage('expected one resource or none', 'without one it lists them all')
   if (line.options.has('every') && !line.options.has('watch')) throw usage('--every: only with --watch')
   const everyMs = timeOf(line.options.text('every') ?? '1s', '--every', { minMs: 100 })
+  const given = line.options.text('permits')
+  if (given !== undefined && resource === undefined) throw usage('--permits: expected the name of a pool')
+  const permits = given === undefined ? undefined : numberOf(given, '--permits', 1, 1000)
+  const view: View = { resource, permits, output }
   return withLocks(call, async ({ locks, url }) => {
+    const look = (): Promise<LeaseInfo[]> =>
+      permits === undefined ? inspect(locks, resource) : permitsOf(locks, resource!)
     if (!line.options.has('watch')) {
-      const leases = await inspect(locks, resource)
+      const leases = await look()
       if (output.json) output.object({ engine: url, leases: leases.map(forMachines) })
-      else if (!output.quiet) print(leases, resource, output)
+      else if (!output.quiet) print(leases, view)
       return resource !== undefined && leases.length === 0 ? EXIT.no : EXIT.ok
     }
     let last: string | undefined
     while (!signals.interrupted.aborted) {
-      const leases = await inspect(locks, resource)
+      const leases = await look()
       const key = leases
         .map(({ resource, owner, token, waiters }) => [resource, owner, token, waiters].join(' '))
         .join('\n')
       // A terminal shows the time run down; others want news alone.
       if (process.stdout.isTTY && !output.json) {
         process.stdout.write(CLEAR)
-        print(leases, resource, output)
-      } else if (key !== last) show(leases, resource, output)
+        print(leases, view)
+      } else if (key !== last) show(leases, view)
       last = key
       await sleep(systemClock, everyMs, signals.interrupted)
     }
@@ -43,9 +49,17 @@ export async function status(call: Call): Promise<number> {
   })
 }
 
-function show(leases: readonly LeaseInfo[], resource: string | undefined, output: Output): void {
+/** What to show of the leases, and where. */
+interface View {
+  readonly resource: string | undefined
+  readonly permits: number | undefined
+  readonly output: Output
+}
+
+function show(leases: readonly LeaseInfo[], view: View): void {
+  const { output } = view
   if (output.json) output.object({ atMs: systemClock.wallMs(), leases: leases.map(forMachines) })
-  else print(leases, resource, output)
+  else print(leases, view)
 }
 
 function forMachines({
@@ -66,7 +80,10 @@ function rounded(ms: number | undefined): number | undefined {
   return ms === undefined ? undefined : Math.round(ms)
 }
 
-function print(leases: readonly LeaseInfo[], resource: string | undefined, output: Output): void {
+function print(leases: readonly LeaseInfo[], view: View): void {
+  const { resource, permits, output } = view
+  if (permits !== undefined) printPool(leases, permits, view)
+  if (leases.length === 0 && permits !== undefined) return
   if (leases.length === 0) return output.line(resource === undefined ? 'nothing is held' : `'${resource}' is free`)
   const rows = leases.map(({ resource, owner, token, shared, remainingMs, heldMs, waiters }) => [
     resource,
@@ -79,7 +96,14 @@ function print(leases: readonly LeaseInfo[], resource: string | undefined, outpu
   const [head = '', ...lines] = table([['RESOURCE', 'HOLDER', 'TOKEN', 'SINCE', 'LEFT', 'WAITING'], ...rows])
   output.line({ style: 'bold', text: head })
   for (const text of lines) output.line(text)
-  if (resource !== undefined) printLine(leases[0]?.line ?? [], output)
+  if (resource !== undefined && permits === undefined) printLine(leases[0]?.line ?? [], output)
+}
+
+/** Permits above the number are of processes that have a higher one, or of a time at which it was higher. */
+function printPool(leases: readonly LeaseInfo[], permits: number, { resource, output }: View): void {
+  const above = leases.filter((lease) => Number(lease.resource.slice(resource!.length + 1)) >= permits).length
+  output.line(`${leases.length - above} of ${permits} permits of '${resource}' are held`)
+  if (above > 0) output.line(`${above} more, above that number: somebody says, or has said, a higher --permits`)
 }
 
 /** Who waits for one resource, the first one first, where the engine knows it. */

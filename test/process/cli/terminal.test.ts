@@ -9,6 +9,8 @@ const home = new Home({ TERM: 'xterm', PS1: '$ ' })
 afterAll(() => home[Symbol.asyncDispose]())
 
 const RUN = '"$NODE" "$RINGFENCE" run'
+/** The rest of a line is taken away, in a regular expression. */
+const ERASE = '\\u001b\\[K'
 const CTRL_C = '\u0003'
 const CTRL_Z = '\u001a'
 // eslint-disable-next-line no-control-regex -- control codes are what it looks for
@@ -59,10 +61,43 @@ test('Ctrl-C while it waits ends the wait, and the script', async () => {
   const holder = home.start(['run', 'waits', '--', 'sh', '-c', 'echo ready; exec sleep 600'])
   await holder.printed(/ready/)
   const terminal = home.terminal(`${RUN} waits -- echo ran; echo "the script goes on"`)
-  await terminal.printed(/waiting: 'waits' is held by/)
+  await terminal.printed(/waiting .*: 'waits' is held by/)
   terminal.type(CTRL_C)
   expect(await terminal.ended).toMatchObject({ code: 130 })
   expect(terminal.stdout).not.toMatch(/\bran\b|goes on/)
+})
+
+test('while it waits, one line is rewritten: how long, who holds it, since when; it is gone before the command starts', async () => {
+  const holder = home.start(['run', '--label', 'mallory', 'live', '--', 'sh', '-c', 'echo ready; exec sleep 600'])
+  await holder.printed(/ready/)
+  const terminal = home.terminal(`${RUN} live -- echo 'the command ran'`)
+  await terminal.printed(new RegExp(`\\rringfence: waiting \\d+ ms: 'live' is held by mallory for [^\\r\\n]*${ERASE}`))
+  // Written over, not below.
+  await terminal.printed(
+    new RegExp(`\\rringfence: waiting \\d\\.\\d s: 'live' is held by mallory for \\d[^\\r\\n]*${ERASE}`),
+  )
+  holder.signal('SIGTERM')
+  expect(await terminal.ended).toMatchObject({ code: 0 })
+  expect(terminal.stdout).toMatch(new RegExp(`${ERASE}\\r${ERASE}the command ran\\r\\n$`))
+  expect(terminal.stdout.match(/\n/g)).toHaveLength(1)
+})
+
+test('the line is cut to the width of the terminal, and with --quiet there is none', async () => {
+  const holder = home.start(['run', 'narrow', '--', 'sh', '-c', 'echo ready; exec sleep 600'])
+  await holder.printed(/ready/)
+  const narrow = home.terminal(`stty cols 30; ${RUN} narrow -- true`)
+  expect(await narrow.printed(new RegExp(`\\r(ringfence: waiting [^\\r]*)${ERASE}`))).toHaveLength(29)
+  const quiet = home.terminal(`${RUN} --quiet --wait 1500ms narrow -- true`)
+  expect(await quiet.ended).toMatchObject({ code: 194, stdout: '' })
+})
+
+test('a candidate sees whom it waits for, and the line is gone when it leads', async () => {
+  const leader = home.start(['elect', '--label', 'mallory', 'led', '--', 'sh', '-c', 'echo ready; exec sleep 600'])
+  await leader.printed(/ready/)
+  const terminal = home.terminal('"$NODE" "$RINGFENCE" elect led -- echo "led n""ow"')
+  await terminal.printed(/\rringfence: waiting \d+ ms: 'led' is held by mallory/)
+  leader.signal('SIGTERM')
+  await terminal.printed(new RegExp(`${ERASE}\\r${ERASE}ringfence: leading 'led', token \\d+\\r\\n[^]*led now`))
 })
 
 test('a new size of the window reaches the command', async () => {

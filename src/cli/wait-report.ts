@@ -1,0 +1,110 @@
+import { span } from '../duration.ts'
+import { systemClock, type Clock, type Timer } from '../clock.ts'
+import type { LeaseInfo, LockEvent } from '../index.ts'
+import { inForeground } from './child/launch.ts'
+import type { Output } from './output.ts'
+import { whoIs } from './who-holds.ts'
+
+/** How often the line of a terminal is written again. */
+const REDRAW_MS = 1000
+/** How often the engine is asked who holds it, for a terminal. */
+const LOOK_MS = 5000
+/** How often a log gets a line. */
+const LOG_MS = 30_000
+/** How many of our attempts are remembered. */
+const MOST_OWNERS = 16
+
+export interface WaitSubject {
+  /** What is so while it is waited for: "'backup' is held". */
+  readonly held: string
+  /** The lease in the way, where it is one. */
+  lease(): Promise<LeaseInfo | undefined>
+}
+
+/** Tells people about a wait while it lasts: a line of the terminal that is rewritten, or a line of the log now and then. */
+export class WaitReport {
+  readonly #output: Pick<Output, 'say' | 'live' | 'endLive' | 'canBeLive'>
+  readonly #subject: WaitSubject
+  readonly #clock: Clock
+  #timer: Timer | undefined
+  #isWaiting = false
+  #beganMs = 0
+  #seen: { readonly lease: LeaseInfo | undefined; readonly atMs: number } | undefined
+  /** Of our latest attempts: one of them is our place in the servers' queue. */
+  readonly #owners = new Set<string>()
+
+  constructor(
+    output: Pick<Output, 'say' | 'live' | 'endLive' | 'canBeLive'>,
+    subject: WaitSubject,
+    clock: Clock = systemClock,
+  ) {
+    this.#output = output
+    this.#subject = subject
+    this.#clock = clock
+  }
+
+  observe(event: LockEvent): void {
+    if (event.type === 'attempt') this.#remember(event.owner)
+    if (event.type === 'waiting') this.#begin()
+    if (event.type === 'granted' || event.type === 'denied') this.#end()
+  }
+
+  #remember(owner: string): void {
+    this.#owners.add(owner)
+    for (const oldest of this.#owners) {
+      if (this.#owners.size <= MOST_OWNERS) break
+      this.#owners.delete(oldest)
+    }
+  }
+
+  #begin(): void {
+    if (this.#isWaiting) return
+    this.#isWaiting = true
+    this.#beganMs = this.#clock.monotonicMs()
+    if (this.#output.canBeLive) void this.#redraw()
+    else this.#timer = this.#clock.timer(() => void this.#log(), LOG_MS, true)
+  }
+
+  #end(): void {
+    this.#isWaiting = false
+    this.#seen = undefined
+    this.#owners.clear()
+    this.#timer?.cancel()
+    this.#output.endLive()
+  }
+
+  async #redraw(): Promise<void> {
+    const nowMs = this.#clock.monotonicMs()
+    if (this.#seen === undefined || nowMs - this.#seen.atMs >= LOOK_MS) await this.#look()
+    if (!this.#isWaiting) return
+    // In the background it would write into what the person does now.
+    if (inForeground()) this.#output.live(`waiting ${this.#text()}`)
+    this.#timer = this.#clock.timer(() => void this.#redraw(), REDRAW_MS, true)
+  }
+
+  async #log(): Promise<void> {
+    await this.#look()
+    if (!this.#isWaiting) return
+    this.#output.say(`still waiting ${this.#text()}`)
+    this.#timer = this.#clock.timer(() => void this.#log(), LOG_MS, true)
+  }
+
+  async #look(): Promise<void> {
+    // Who waits learns from the wait itself that the engine can't be reached.
+    const lease = await this.#subject.lease().catch(() => undefined)
+    this.#seen = { lease, atMs: this.#clock.monotonicMs() }
+  }
+
+  /** "12 s: 'backup' is held by web-1:77 for 3 min 5 s; number 2 of 3 in line". */
+  #text(): string {
+    const nowMs = this.#clock.monotonicMs()
+    const { lease, atMs = nowMs } = this.#seen ?? {}
+    const waited = span(nowMs - this.#beganMs)
+    if (lease === undefined) return `${waited}: ${this.#subject.held}`
+    const { resource, owner, heldMs, line = [] } = lease
+    const since = heldMs === undefined ? '' : ` for ${span(heldMs + nowMs - atMs)}`
+    const place = line.findIndex((waiting) => this.#owners.has(waiting.owner)) + 1
+    const inLine = place === 0 ? '' : `; number ${place} of ${line.length} in line`
+    return `${waited}: '${resource}' is held by ${whoIs(owner)}${since}${inLine}`
+  }
+}

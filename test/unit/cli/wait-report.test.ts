@@ -1,0 +1,47 @@
+import { expect, test } from 'vitest'
+import { WaitReport } from '../../../src/cli/wait-report.ts'
+import type { LeaseInfo, LockEvent } from '../../../src/index.ts'
+import { ManualClock } from '../../../harness/manual-clock.ts'
+
+const WAITING: LockEvent = { type: 'waiting', call: 1, resources: ['a'], holder: undefined, atMostMs: 1000 }
+const ABOUT = { call: 1, resources: ['a'], owner: 'us@me' }
+const GRANTED: LockEvent = { type: 'granted', ...ABOUT, token: 2n, waitedMs: 1, handedOver: false }
+
+function reporting(lease: () => Promise<LeaseInfo | undefined>) {
+  const clock = new ManualClock()
+  const said: string[] = []
+  const output = { say: (text: string) => said.push(text), live: () => undefined, endLive: () => undefined }
+  const report = new WaitReport({ ...output, canBeLive: false }, { held: "'a' is held", lease }, clock)
+  return { clock, said, report }
+}
+
+test('a log gets a line every 30 seconds while it waits, and none after', async () => {
+  const line = [
+    { owner: 'x@other', since: 0 },
+    { owner: 'us@me', since: 0 },
+  ]
+  const lease: LeaseInfo = { resource: 'a', owner: 'y@holder', token: 1n, remainingMs: 9000, heldMs: 61_000, line }
+  const { clock, said, report } = reporting(() => Promise.resolve(lease))
+  report.observe({ type: 'attempt', ...ABOUT })
+  report.observe(WAITING)
+  await clock.advance(29_999)
+  expect(said).toEqual([])
+  await clock.advance(1)
+  report.observe(WAITING)
+  await clock.advance(30_000)
+  expect(said).toEqual([
+    "still waiting 30 s: 'a' is held by holder for 1 min 1 s; number 2 of 2 in line",
+    "still waiting 1 min 0 s: 'a' is held by holder for 1 min 1 s; number 2 of 2 in line",
+  ])
+  report.observe(GRANTED)
+  await clock.advance(300_000)
+  expect(said).toHaveLength(2)
+  expect(clock.timers).toBe(0)
+})
+
+test('who holds it may not be known, and may not be found out', async () => {
+  const { clock, said, report } = reporting(() => Promise.reject(new Error('cut off')))
+  report.observe(WAITING)
+  await clock.advance(30_000)
+  expect(said).toEqual(["still waiting 30 s: 'a' is held"])
+})
