@@ -121,7 +121,7 @@ export class Locks implements AsyncDisposable {
     return once(this.#calls, name, options, work)
   }
 
-  /** A semaphore: at most so many holders at a time. Each holds a permit of its own, an exclusive lease on `name#0`, `name#1` … */
+  /** A semaphore: at most `permits` holders at a time. Each holds a permit of its own, an exclusive lease on `name#0`, `name#1` … */
   semaphore(name: string, permits: number): Semaphore {
     return new Semaphore(name, permits, this.#calls)
   }

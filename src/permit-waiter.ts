@@ -20,7 +20,7 @@ const MOST_TRIES = 32
 const MOST_STANDS = 8
 /** Where there are more permits than that, it waits at others after this time. */
 const MOVE_MS = 1000
-/** Before it moves it looks at so many others. */
+/** How many others it looks at before it moves. */
 const TRIES_OF_MOVE = 8
 /** What came free elsewhere may not have been alone. */
 const TRIES_OF_NEXT = 2
@@ -167,7 +167,7 @@ export class PermitWaiter {
     this.#calls.pools.leave(this, handedOver)
   }
 
-  /** Asks for one permit after the other, at most for so many. */
+  /** Asks for one permit after the other, `most` of them at most, until it gets one. */
   async #ask(most: number): Promise<void> {
     let tries = 0
     for (const permit of this.permits.candidates()) {

@@ -3,7 +3,7 @@ import { shown } from './duration.ts'
 import { resourceName } from './options.ts'
 import type { Random } from './random.ts'
 
-/** A free one among more could not be found by a few attempts, and so many holders are not a few. */
+/** With more of them, a pool that is full would cost too many attempts. */
 export const MOST_PERMITS = 1000
 
 /** A permit whose holder's time is not known counts as held for this long. */

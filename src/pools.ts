@@ -8,7 +8,7 @@ export interface Heir extends AttemptPlan {
   resume(): void
 }
 
-/** So many calls of a process look for a free permit at once. */
+/** How many calls of a process look for a free permit at once. */
 const MOST_LOOKING = 16
 
 interface Line {

@@ -140,6 +140,41 @@ describe.each(Object.entries(ENGINES))('%s', (_, start) => {
     expect(isInOrder ? served : served.toSorted()).toEqual(['one', 'two'])
   })
 
+  test('waits that are aborted at any moment leave neither holders nor places behind', async () => {
+    const processes = [process(), process(), process()]
+    let inside = 0
+    let most = 0
+    const calls = Array.from({ length: 90 }, async (_call, index) => {
+      const controller = new AbortController()
+      const reason = new Error('changed my mind')
+      const pool = processes[index % 3]!.semaphore('fickle', 2)
+      const using = pool.using({ signal: controller.signal }, async () => {
+        most = Math.max(most, ++inside)
+        await new Promise((resolve) => setTimeout(resolve, 1))
+        inside--
+      })
+      // Every third one waits until it is served.
+      if (index % 3 > 0) setTimeout(() => controller.abort(reason), index)
+      return using.then(
+        () => 'served',
+        (error: unknown) => (error === reason ? 'aborted' : error),
+      )
+    })
+    const outcomes = await Promise.all(calls)
+    expect(outcomes.filter((outcome) => outcome !== 'aborted' && outcome !== 'served')).toEqual([])
+    expect(outcomes.filter((_outcome, index) => index % 3 === 0)).toEqual(Array.from({ length: 30 }, () => 'served'))
+    expect(most).toBeLessThanOrEqual(2)
+    await expect
+      .poll(async () =>
+        (await collect(processes[0]!.inspect())).filter(({ resource }) => resource.startsWith('fickle#')),
+      )
+      .toEqual([])
+    // Nobody in line is in the way of a newcomer.
+    const pool = process().semaphore('fickle', 2)
+    await expect.poll(async () => (await pool.tryAcquire()) !== null).toBe(true)
+    await expect.poll(async () => (await pool.tryAcquire()) !== null).toBe(true)
+  })
+
   test('the permit of a holder that is gone comes back when its ttl is over', async () => {
     const [gone, others] = [process(), process()]
     const lost = await gone.semaphore('gone', 2).acquire({ ttl: '2s', renew: false })

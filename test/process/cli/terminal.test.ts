@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { afterAll, expect, test } from 'vitest'
+import { startRedis } from '../../../harness/servers/redis.ts'
 import { Home } from '../../../harness/command.ts'
 import { isGone, processTree } from '../../../harness/process-tree.ts'
 import { until } from '../../../harness/until.ts'
@@ -80,6 +81,21 @@ test('while it waits, one line is rewritten: how long, who holds it, since when;
   expect(await terminal.ended).toMatchObject({ code: 0 })
   expect(terminal.stdout).toMatch(new RegExp(`${ERASE}\\r${ERASE}the command ran\\r\\n$`))
   expect(terminal.stdout.match(/\n/g)).toHaveLength(1)
+})
+
+test('on Redis the line names the place among those who wait', async () => {
+  await using server = await startRedis()
+  const env = { RINGFENCE_URL: server.url }
+  const holder = home.start(['run', 'placed', '--', 'sh', '-c', 'echo ready; exec sleep 600'], { env })
+  await holder.printed(/ready/)
+  const first = home.start(['run', 'placed', '--', 'sleep', '600'], { env })
+  const status = async (): Promise<string> => (await home.run(['status', 'placed'], { env })).stdout
+  await until(async () => / 1\n/.test(await status()), { what: 'the first one waits', everyMs: 200 })
+  const second = home.terminal(`${RUN} placed -- true`, { env })
+  await second.printed(/; number 2 of 2 in line/)
+  first.signal('SIGTERM')
+  await first.ended
+  await second.printed(/; number 1 of 1 in line/)
 })
 
 test('the line is cut to the width of the terminal, and with --quiet there is none', async () => {
