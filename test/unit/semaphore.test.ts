@@ -166,11 +166,14 @@ describe('a wait', () => {
     await it.clock.advance(5000)
     expect(waiting.state).toBe('pending')
     const before = it.engine.count('acquire')
+    await it.clock.advance(seconds * 1000)
+    const asked = it.engine.calls.flatMap((call) => (call.op === 'acquire' ? call.request.resources : []))
+    expect(new Set(asked.slice(before)).size).toBe(count)
+    // Eight that it looks at, and eight that it waits at, which are asked for once more when releases are listened to.
+    expect(it.engine.count('acquire') - before).toBeLessThanOrEqual(seconds * 17)
     await held[count / 2]!.release()
     await it.clock.advance(seconds * 1000)
     expect(waiting.value?.permit).toBe(held[count / 2]!.permit)
-    // Eight that it looks at, and eight that it waits at, which are asked for once more when releases are listened to.
-    expect(it.engine.count('acquire') - before).toBeLessThanOrEqual(seconds * 17)
   })
 
   test.each([1, 2, 5])('never has more than %d holders, and serves all', async (permits) => {
@@ -285,6 +288,63 @@ describe('a wait', () => {
     await held.release().catch(() => undefined)
     await it.clock.advance(31_000)
     expect(waiting.state).toBe('resolved')
+  })
+
+  test('goes on at once when a hand-over leaves the permit with nobody', async () => {
+    const it = bench({ wait: '1h' })
+    const pool = it.locks.semaphore('gpu', 1)
+    const held = await pool.acquire()
+    const waiting = watched(pool.acquire())
+    await it.clock.advance(10)
+    it.engine.next.handOver.push(async ({ lease }) => {
+      await it.engine.inner.release(lease)
+      return { kind: 'refused', reason: 'split' }
+    })
+    expect(await held.release()).toBe(true)
+    await it.clock.advance(1)
+    expect(waiting.state).toBe('resolved')
+  })
+
+  test('waits at once for a permit that was released here and taken elsewhere', async () => {
+    const it = bench({ wait: '1h', handOver: { count: 0 } })
+    const pool = it.locks.semaphore('gpu', 1)
+    const held = await pool.acquire()
+    const theirs = watched(neighbour(it).semaphore('gpu', 1).acquire({ wait: '1h' }))
+    await it.clock.advance(100)
+    const waiting = watched(pool.acquire())
+    await it.clock.advance(100)
+    await held.release()
+    await it.clock.advance(100)
+    expect([theirs.state, waiting.state]).toEqual(['resolved', 'pending'])
+    await theirs.value!.release()
+    await it.clock.advance(100)
+    expect(waiting.state).toBe('resolved')
+  })
+
+  test('of several calls at once asks for another permit each', async () => {
+    const { engine, locks } = bench()
+    const pool = locks.semaphore('gpu', 4)
+    await Promise.all([1, 2, 3, 4].map(() => pool.acquire()))
+    expect(engine.count('acquire')).toBe(4)
+  })
+
+  test('that is none does not take closed locks for a pool that is full', async () => {
+    const it = bench()
+    const others = neighbour(it).semaphore('gpu', 2)
+    await others.acquire()
+    await others.acquire()
+    const gate = new Gate()
+    it.engine.next.acquire.push(async (_, pass) => {
+      await gate.opened
+      return pass()
+    })
+    const trying = watched(it.locks.semaphore('gpu', 2).tryAcquire())
+    await it.clock.advance(0)
+    const closing = it.locks.close()
+    gate.open()
+    await closing
+    await it.clock.advance(0)
+    expect((trying.reason as Error).message).toMatch(/^these locks are closed/)
   })
 
   test('is ended by close', async () => {
