@@ -5,7 +5,7 @@ import { ManualClock } from '../../../harness/manual-clock.ts'
 
 const WAITING: LockEvent = { type: 'waiting', call: 1, resources: ['a'], holder: undefined, atMostMs: 1000 }
 const ABOUT = { call: 1, resources: ['a'], owner: 'us@me' }
-const GRANTED: LockEvent = { type: 'granted', ...ABOUT, token: 2n, waitedMs: 1, handedOver: false }
+const GRANTED: LockEvent = { type: 'granted', ...ABOUT, token: 2n, waitedMs: 1, handedOver: false, shared: false }
 
 function reporting(lease: () => Promise<LeaseInfo | undefined>) {
   const clock = new ManualClock()
