@@ -33,6 +33,7 @@ const BELONGS: Readonly<Record<string, string>> = {
   renew: OF_LOCKS_AND_CALLS,
   maxHold: OF_LOCKS_AND_CALLS,
   onDoubt: OF_LOCKS_AND_CALLS,
+  note: OF_LOCKS_AND_CALLS,
   wait: 'an option of createLocks, acquire, using and tryAcquire; once never waits, and elect waits forever',
   signal: 'an option of acquire, using, tryAcquire and elect',
   reentrant: 'an option of createLocks, acquire, using and tryAcquire',

@@ -1,7 +1,8 @@
+import { move } from './adopt.ts'
 import { elapsedMs, instant, type Instant } from './clock.ts'
 import { inUnits } from './duration.ts'
 import type { Engine, Grant, LeaseRef, LeaseRequest, Refusal } from './engine.ts'
-import { EngineError, engineErrorOf } from './errors.ts'
+import { EngineError, engineErrorOf, LeaseLostError } from './errors.ts'
 import type { Chain } from './lease.ts'
 import type { Lifetime } from './lifetime.ts'
 import type { Settings } from './options.ts'
@@ -17,6 +18,8 @@ export interface AttemptPlan {
   readonly resources: readonly string[]
   readonly ttlMs: number
   readonly shared: boolean
+  /** What the lease is for. */
+  readonly note?: string | undefined
   /** The lease must last this long even if this process ends. */
   readonly keepMs?: number | undefined
   /** A release has woken others with us. */
@@ -75,7 +78,7 @@ export class Attempts {
 
   #round(plan: AttemptPlan, round: number): void {
     const { call, resources, ttlMs, shared, contended, waits = false, keepMs = 0 } = plan
-    const owner = this.#newOwner()
+    const owner = this.#newOwner(plan)
     const since = instant(this.#settings.clock)
     this.#settings.tell?.({ type: 'attempt', call, resources, owner })
     const request = { resources, owner, ttlMs, shared, round, contended, waits, keepMs }
@@ -127,13 +130,13 @@ export class Attempts {
   /** A place in the servers' own queue until the lease is ours. Rejects with `EngineError`, or when the signal aborts. */
   async enqueue(plan: AttemptPlan, signal: AbortSignal): Promise<Acquisition> {
     const { call, resources, ttlMs, shared } = plan
-    const owner = this.#newOwner()
+    const owner = this.#newOwner(plan)
     this.#settings.tell?.({ type: 'attempt', call, resources, owner })
     this.#lifetime.begin()
     try {
       const request = { resources, owner, ttlMs, shared, waitedMs: plan.waitedMs?.() ?? 0 }
       const waiting = this.#engine.enqueue!(request, signal, () => {
-        const next = this.#newOwner()
+        const next = this.#newOwner(plan)
         this.#settings.tell?.({ type: 'attempt', call, resources, owner: next })
         return next
       })
@@ -157,7 +160,7 @@ export class Attempts {
    */
   async handOver(lease: LeaseRef, plan: AttemptPlan, chain: Chain): Promise<Acquisition | Refusal> {
     const { call, resources, ttlMs } = plan
-    const owner = this.#newOwner()
+    const owner = this.#newOwner(plan)
     const since = instant(this.#settings.clock)
     this.#settings.tell?.({ type: 'attempt', call, resources, owner })
     const outcome = await this.#engine.handOver!(lease, { resources, owner, ttlMs })
@@ -169,6 +172,28 @@ export class Attempts {
     }
     await this.#undo(plan, acquired).catch(() => undefined)
     return { kind: 'refused', reason: 'split' }
+  }
+
+  /** A lease of another process becomes this one's. Ends with `granted` or `failed` of the plan, as an attempt does. */
+  async adopt(lease: LeaseRef, plan: AttemptPlan): Promise<void> {
+    const { call, resources, ttlMs } = plan
+    const owner = this.#newOwner(plan)
+    const since = instant(this.#settings.clock)
+    this.#lifetime.begin()
+    this.#settings.tell?.({ type: 'attempt', call, resources, owner })
+    try {
+      const outcome = await move(this.#engine, lease, { resources, owner, ttlMs }).catch((cause: unknown) => {
+        throw this.#failure(plan, owner, cause)
+      })
+      if (outcome.kind === 'refused') throw new LeaseLostError(resources, 'stolen')
+      const acquired = acquisition(plan, outcome.owner ?? owner, outcome.token, since)
+      if (!this.#isWorthIt(acquired)) await this.#undo(plan, acquired)
+      plan.granted(acquired)
+    } catch (error) {
+      plan.failed(error)
+    } finally {
+      this.#lifetime.end()
+    }
   }
 
   /** A grant that took nearly all of its ttl is worth nothing, nor is one after the locks were closed. */
@@ -194,8 +219,8 @@ export class Attempts {
     return error
   }
 
-  #newOwner(): string {
-    return newOwner(this.#settings.random, this.#settings.label)
+  #newOwner({ note }: AttemptPlan): string {
+    return newOwner(this.#settings.random, this.#settings.label, note)
   }
 }
 

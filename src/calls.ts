@@ -2,7 +2,7 @@ import { onAbort } from './aborts.ts'
 import { Attempts, type Acquisition, type AttemptPlan } from './attempts.ts'
 import { elapsedMs, instant, type Instant } from './clock.ts'
 import { Deadlines } from './deadlines.ts'
-import type { Engine, Refusal } from './engine.ts'
+import type { Engine, LeaseRef, Refusal } from './engine.ts'
 import { nextCall, type DenialReason } from './events.ts'
 import { Fairness } from './fairness.ts'
 import { Holdings } from './holdings.ts'
@@ -53,6 +53,15 @@ export class Calls {
     return waiter.lease
   }
 
+  /** Makes a lease of another process this one's. */
+  adopt(lease: LeaseRef, terms: LeaseTerms): Promise<Lease> {
+    this.#lifetime.assertOpen(lease.resources)
+    const once = new OneAttempt(lease.resources, terms, this)
+    void this.attempts.adopt(lease, once)
+    // It is never refused: what cannot be adopted is lost.
+    return once.outcome as Promise<Lease>
+  }
+
   assertOpen(resources: readonly string[]): void {
     this.#lifetime.assertOpen(resources)
   }
@@ -81,6 +90,7 @@ class OneAttempt implements AttemptPlan {
   readonly resources: readonly string[]
   readonly ttlMs: number
   readonly shared: boolean
+  readonly note: string | undefined
   readonly keepMs: number | undefined
   readonly contended = false
   readonly outcome: Promise<Lease | Refusal>
@@ -97,6 +107,7 @@ class OneAttempt implements AttemptPlan {
     this.resources = resources
     this.ttlMs = terms.ttlMs
     this.shared = terms.shared
+    this.note = terms.note
     this.keepMs = terms.keepMs
     this.#terms = terms
     this.#calls = calls

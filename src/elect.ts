@@ -29,6 +29,7 @@ export async function elect<T>(locks: Locks, name: string, options: ElectOptions
     const stopListening = signal && onAbort(signal, () => lease.stopWork(signal.reason))
     try {
       const value = await work(lease)
+      if (lease.moved) return value
       if (signal?.aborted !== true && lease.held) {
         // A release that fails proves no loss. One that finds the lease gone does: another process may have led meanwhile.
         if (await lease.release().catch(() => true)) return value

@@ -41,6 +41,12 @@ export interface Engine {
    */
   handOver?(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal>
   /**
+   * As `handOver`, for a lease that moves to another process. Only where `handOver` is missing, because the next waiter of a
+   * process must not pass those of others, or because it would cost more than a release. An engine with neither cannot move
+   * leases. A grant with an `owner`: the servers cannot change the owner, so that it stays, and the token too.
+   */
+  adopt?(lease: LeaseRef, next: LeaseRequest): Promise<AdoptedGrant | Refusal>
+  /**
    * For engines whose leases end with a connection, before their time: calls back when that may have happened. The core then
    * renews its leases at once and does not wait until their renewal is due.
    */
@@ -134,6 +140,11 @@ export interface QueuedGrant extends Grant {
   readonly owner?: string
 }
 
+export interface AdoptedGrant extends Grant {
+  /** Whose it is, if it is not the owner of the next request. */
+  readonly owner?: string
+}
+
 /** `held`: someone else has the resource. `split`: nobody got it, because several tried at once. */
 export interface Refusal {
   readonly kind: 'refused'
@@ -191,6 +202,8 @@ export interface LeaseInfo {
   readonly remainingMs: number | undefined
   /** True for a shared lease. */
   readonly shared?: boolean
+  /** What it is held for, if its holder said so. `locks.inspect` reads it from the owner; an engine need not. */
+  readonly note?: string
   /** How long it has been held, where the engine knows it. */
   readonly heldMs?: number
   /** How many wait for it in the servers' own queue, where there is one; on Redis, how many processes. */

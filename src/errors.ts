@@ -1,8 +1,8 @@
 import { inUnits, span } from './duration.ts'
 
 /**
- * Why a lease is over. `released` and `closed`: this process ended it. All others are losses. `unnoticed`: only its release
- * found that it had ended before.
+ * Why a lease is over. `released`, `moved` and `closed`: this process ended it. All others are losses. `unnoticed`: only its
+ * release found that it had ended before.
  */
 export type LossReason =
   | 'stolen'
@@ -13,6 +13,7 @@ export type LossReason =
   | 'max-hold'
   | 'abandoned'
   | 'released'
+  | 'moved'
   | 'closed'
 
 /** An error as JSON: its own fields, with bigints as text, and its cause as the message of the cause. */
@@ -120,6 +121,7 @@ const LOSS_TEXT: Record<LossReason, string> = {
   'max-hold': 'it was held for as long as it may be',
   abandoned: 'it was garbage-collected without being released',
   released: 'it was released',
+  moved: 'it was handed off to another process',
   closed: 'its locks were closed',
 }
 

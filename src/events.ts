@@ -7,7 +7,7 @@ interface About {
 }
 
 interface OfCall {
-  /** The number of the call of `acquire`, `tryAcquire`, `using`, `elect` or `once`, unique in this process. */
+  /** The number of the call of `acquire`, `tryAcquire`, `using`, `elect`, `once` or `adopt`, unique in this process. */
   readonly call: number
 }
 
@@ -29,7 +29,7 @@ export type DenialReason = 'held' | 'timeout' | 'aborted' | 'closed' | 'failed'
 /**
  * Everything that happens to a call and to its lease, in the order in which it happens. A call begins with `asked`, which comes
  * before the call returns and so in the caller's own asynchronous context. It ends with `granted` or `denied`. A lease that was
- * `granted` ends with `lost`, `released` or `left`. After `lost` there may still be a `released`.
+ * `granted` ends with `lost`, `released`, `left` or `moved`. After `lost` there may still be a `released`.
  */
 export type LockEvent =
   | ({
@@ -82,6 +82,8 @@ export type LockEvent =
    * set: the lease ends with its ttl, which may be longer, and the next run may be skipped.
    */
   | ({ readonly type: 'left'; readonly cause?: Error } & Ending)
+  /** It was handed off to another process: it is no longer renewed here, and goes on until that process adopts it or it runs out. */
+  | ({ readonly type: 'moved' } & Ending)
   | { readonly type: 'stalled'; readonly lateMs: number; readonly leases: number }
   | RoundTrip
 

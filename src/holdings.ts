@@ -1,10 +1,12 @@
 import { onAbort } from './aborts.ts'
+import { assertMovable } from './adopt.ts'
 import type { Acquisition, Attempts } from './attempts.ts'
 import type { Engine, EngineLimits, Release } from './engine.ts'
 import type { Fairness } from './fairness.ts'
 import { HeldLeases } from './held.ts'
 import { Keeper } from './keeper.ts'
-import { Lease, LeaseRecord, PermitLease, shortestTtlMs } from './lease.ts'
+import { LeaseLostError } from './errors.ts'
+import { Lease, LeaseRecord, PermitLease, shortestTtlMs, type LeaseJson } from './lease.ts'
 import type { Lifetime } from './lifetime.ts'
 import type { LeaseTerms, Settings } from './options.ts'
 import type { Heir, Pools } from './pools.ts'
@@ -79,7 +81,33 @@ export class Holdings {
     })
   }
 
+  stopRenewing(record: LeaseRecord): void {
+    this.#keeper.stopRenewing(record)
+  }
+
+  /** Ends the lease here and not on the servers, after a last extension. Returns what the next holder needs. */
+  async handOff(record: LeaseRecord, lease: Lease): Promise<LeaseJson> {
+    assertMovable(this.#engine, record)
+    if (record.remainingMs() <= 0) throw new LeaseLostError(record.resources, record.over ?? 'expired')
+    if (record.keepLeftMs() > 0) {
+      throw new RangeError(
+        'handOff: expected a lease that may end, got that of a job of `once` before its `atLeast` is over',
+      )
+    }
+    this.#parts.lifetime.begin()
+    try {
+      await this.#keeper.prepareMove(record, lease)
+      const json = lease.toJSON()
+      this.#keeper.end(record, 'moved')
+      return json
+    } finally {
+      this.#parts.lifetime.end()
+    }
+  }
+
   release(record: LeaseRecord): Promise<boolean> {
+    // It is another process's by now, or will be.
+    if (record.over === 'moved') return Promise.resolve(false)
     record.releasing ??= record.keepLeftMs() > 0 ? this.#leave(record) : this.#release(record)
     return record.releasing
   }

@@ -1,6 +1,7 @@
 export { createLocks, type Locks } from './locks.ts'
 export type { Lease, LeaseJson, LeaseState, PermitLease } from './lease.ts'
 export type { LeaseOptions, LocksOptions, OnDoubt, WaitOptions } from './options.ts'
+export type { AdoptOptions } from './adopt.ts'
 export type { ElectOptions } from './elect.ts'
 export type { PermitOptions, Semaphore } from './semaphore.ts'
 export type { OnceOptions, OnceOutcome } from './once.ts'

@@ -4,7 +4,7 @@ import { EngineError, LeaseLostError, type LossReason } from './errors.ts'
 import type { Tell } from './events.ts'
 import { Handles } from './handles.ts'
 import type { HeldLeases } from './held.ts'
-import type { LeaseRecord } from './lease.ts'
+import type { Lease, LeaseRecord } from './lease.ts'
 import type { Settings } from './options.ts'
 import type { Queue } from './queue.ts'
 import type { Waiter } from './waiter.ts'
@@ -60,7 +60,8 @@ export class Keeper {
     record.end(reason, cause)
     if (reason !== 'released' && reason !== 'closed') {
       const { resources, owner, token } = record
-      this.#tell?.({ type: 'lost', resources, owner, token, reason, heldMs: record.heldMs() })
+      const ending = { resources, owner, token, heldMs: record.heldMs() }
+      this.#tell?.(reason === 'moved' ? { type: 'moved', ...ending } : { type: 'lost', reason, ...ending })
     }
     // A release wakes the next waiter itself, once the server has answered.
     if (reason !== 'released') this.#queue.wake(record.resources, 0)
@@ -92,20 +93,42 @@ export class Keeper {
    * The last extension, for the rest of the time that the lease must be kept. It then ends by itself, also if this process is
    * gone by that time.
    */
-  async leave(record: LeaseRecord, leastMs: number): Promise<Extension> {
-    record.renew = false
-    this.#handles.forget(record)
+  async leave(record: LeaseRecord, leastMs: number, loss: LossReason = 'unnoticed'): Promise<Extension> {
+    this.stopRenewing(record)
     // A renewal under way would arrive later and bind the lease to this process again.
     while (record.extending !== undefined) await record.extending
     if (record.over !== undefined && record.over !== 'closed') return { kind: 'lost' }
     // Engines take whole milliseconds; every other ttl has been rounded up already.
     const ttlMs = Math.ceil(Math.max(record.keepLeftMs(), leastMs))
-    if (this.#engine.leave === undefined) return (await this.#extendAll([record], ttlMs, 'unnoticed'))[0] ?? NO_ANSWER
+    if (this.#engine.leave === undefined) return (await this.#extendAll([record], ttlMs, loss))[0] ?? NO_ANSWER
     const { resources, owner, token } = record
     record.mayEndAt(instant(this.#clock), ttlMs)
     const answer = await this.#engine.leave({ resources, owner, token, ttlMs }).catch(doubtful)
-    if (answer.kind === 'lost') this.end(record, 'unnoticed')
+    if (answer.kind === 'lost') this.end(record, loss)
     return answer
+  }
+
+  /** From now on it runs out by itself, and may be dropped. */
+  stopRenewing(record: LeaseRecord): void {
+    record.renew = false
+    this.#handles.forget(record)
+  }
+
+  /**
+   * The last extension, for the whole ttl, of a lease that is to move. If that cannot be proved it goes on here as before, and
+   * so does the watch over its `handle`.
+   */
+  async prepareMove(record: LeaseRecord, handle: Lease): Promise<void> {
+    const { renew, resources } = record
+    const since = instant(this.#clock)
+    const answer = await this.leave(record, record.ttlMs, 'stolen')
+    if (answer.kind === 'lost' || record.remainingMs() <= 0)
+      throw new LeaseLostError(resources, record.over ?? 'expired')
+    if (answer.kind === 'held') return record.renewed(since, record.ttlMs)
+    Object.assign(record, { renew, handle })
+    this.#wakeFor(record)
+    const { cause } = answer
+    throw new EngineError(`could not hand off: ${cause.message}`, resources, { cause })
   }
 
   close(): void {

@@ -5,6 +5,7 @@ import type { EngineLimits, LeaseRef } from './engine.ts'
 import { LeaseLostError, named, type LossReason } from './errors.ts'
 import type { Holdings } from './holdings.ts'
 import type { OnDoubt } from './options.ts'
+import { ownerParts } from './owner.ts'
 
 /** A lease as JSON: who holds what, and for how long, at the moment in which it was written. */
 export interface LeaseJson {
@@ -120,6 +121,16 @@ export class Lease implements AsyncDisposable {
     return this.#isJoined ? this.#left !== undefined : this.#record.over === 'released'
   }
 
+  /** Whether it was handed off by `handOff()`, which is not a loss. */
+  get moved(): boolean {
+    return this.#record.over === 'moved'
+  }
+
+  /** What it is held for, as the call said; undefined if it did not. */
+  get note(): string | undefined {
+    return ownerParts(this.owner).note
+  }
+
   /** Throws `LeaseLostError` unless the lease is valid. Call it before a side effect: in a stalled process the signal is late. */
   assertHeld(): void {
     if (this.held) return
@@ -152,7 +163,21 @@ export class Lease implements AsyncDisposable {
     this.#record.stopWork(reason)
   }
 
-  /** For logs. */
+  /** It is not renewed any more: it runs out when its time is over, unless it is released or extended before. */
+  stopRenewing(): void {
+    this.#holdings.stopRenewing(this.#record)
+  }
+
+  /**
+   * Hands the lease off to another process: it ends here, with the reason `moved`, but not on the servers, where it goes on for its
+   * whole ttl, also if this process ends. Resolves with what the other process gives to `locks.adopt` before that time is over.
+   * Rejects with `LeaseLostError`, or with `EngineError` when it could not be proved to be ours: then it goes on here as before.
+   */
+  handOff(): Promise<LeaseJson> {
+    return this.#holdings.handOff(this.#record, this)
+  }
+
+  /** For logs, and for `locks.adopt`. */
   toJSON(): LeaseJson {
     const { resources, owner, engine, shared, held } = this
     const { ttlMs } = this.#record

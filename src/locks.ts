@@ -1,9 +1,10 @@
+import { adoption, type AdoptOptions } from './adopt.ts'
 import { Calls } from './calls.ts'
 import { shown } from './duration.ts'
 import { elect, type ElectOptions } from './elect.ts'
 import type { Engine, Finding, LeaseInfo } from './engine.ts'
 import { HeldError, WaitTimeoutError } from './errors.ts'
-import { Lease } from './lease.ts'
+import { Lease, type LeaseJson } from './lease.ts'
 import { once, type OnceOptions, type OnceOutcome } from './once.ts'
 import {
   locksSettings,
@@ -18,6 +19,7 @@ import {
 } from './options.ts'
 import { optionsAndWork, section, type Work } from './section.ts'
 import { Semaphore } from './semaphore.ts'
+import { inspect } from './status.ts'
 
 /**
  * Engines that have their locks. If one engine had two, the waiters of the second would not be woken by releases of the first,
@@ -126,10 +128,21 @@ export class Locks implements AsyncDisposable {
     return new Semaphore(name, permits, this.#calls)
   }
 
+  /**
+   * Takes over a lease that another process has handed off (`lease.handOff()`), or still holds (`lease.toJSON()`). From now on it
+   * is this process's, which renews and releases it. In the same step on the servers it gets a new owner and a greater token, so
+   * that nobody else can adopt it, and a holder that has not handed it off loses it as `stolen`. (On etcd both stay.) Rejects with
+   * `LeaseLostError` if it is over, or was adopted already.
+   */
+  async adopt(lease: LeaseJson, options: AdoptOptions = {}): Promise<Lease> {
+    const [ref, terms] = adoption(lease, options, this.#settings.defaults, this.engine)
+    return this.#calls.adopt(ref, terms)
+  }
+
   /** Who holds what: the lease of one resource, or every lease on the engine. Rejects when the engine cannot find out. */
   inspect(resource?: string): AsyncIterable<LeaseInfo> {
     if (resource !== undefined) resourceName(resource)
-    return this.engine.inspect(resource)
+    return inspect(this.engine, resource)
   }
 
   /** The doctor: what the engine finds about its servers. */

@@ -1,4 +1,4 @@
-import { optionsOrThrow } from './arguments.ts'
+import { given, optionsOrThrow } from './arguments.ts'
 import type { Calls } from './calls.ts'
 import { durationMs, shown, type Duration } from './duration.ts'
 import { Lease } from './lease.ts'
@@ -15,6 +15,8 @@ export interface OnceOptions {
   atMost?: Duration
   /** How soon the job may run elsewhere after this machine has died. Default: the ttl of the locks. At least `atLeast` is used. */
   ttl?: Duration
+  /** What it is held for, for people who look at the locks. Default: the note of the locks. */
+  note?: string
 }
 
 export type OnceOutcome<T> = { readonly ran: true; readonly value: T } | { readonly ran: false }
@@ -28,11 +30,11 @@ export async function once<T>(
 ): Promise<OnceOutcome<T>> {
   if (typeof options === 'function')
     throw new TypeError('options: expected an object, got a function; without options: once(name, {}, work)')
-  optionsOrThrow(options, ['atLeast', 'atMost', 'ttl'])
+  optionsOrThrow(options, ['atLeast', 'atMost', 'ttl', 'note'])
   if (typeof work !== 'function') throw new TypeError(`work: expected a function, got ${shown(work)}`)
   const { maxTtlMs: maxMs, longer } = calls.engine.limits
   const atLeastMs = durationMs(options.atLeast ?? 0, 'atLeast', longer === undefined ? { maxMs } : { maxMs, longer })
-  const { ttl, atMost } = options
+  const { ttl, atMost, note } = options
   const maxHoldMs = atMost === undefined ? Infinity : durationMs(atMost, 'atMost', { minMs: 1, maxMs: Infinity })
   if (maxHoldMs < atLeastMs) {
     throw new RangeError(
@@ -40,7 +42,7 @@ export async function once<T>(
         'a lease that ends before atLeast would let the job run again too early',
     )
   }
-  const terms = { ...waitTerms(ttl === undefined ? {} : { ttl }, calls.settings.defaults, calls.engine), maxHoldMs }
+  const terms = { ...waitTerms(given({ ttl, note }), calls.settings.defaults, calls.engine), maxHoldMs }
   // The first ttl covers atLeast, so that atLeast is kept even if this machine dies during the job. It is not kept with
   // postgresAdvisory then, because its leases end with their connection.
   const lease = await calls.tryAcquire([resourceName(name)], {

@@ -5,6 +5,7 @@ import { durationMs, shown, type Duration } from './duration.ts'
 import type { Engine } from './engine.ts'
 import { tellerOf, type Observer, type Tell } from './events.ts'
 import { shortestTtlMs, ttlOf } from './lease.ts'
+import { OPEN } from './owner.ts'
 import { systemRandom, type Random } from './random.ts'
 
 export interface LeaseOptions {
@@ -19,6 +20,8 @@ export interface LeaseOptions {
    * `stop`: the lease is over at once, and is released in the background. Default `keep`.
    */
   onDoubt?: OnDoubt
+  /** What it is held for, for people who look at the locks. It becomes a part of the owner. Default none. */
+  note?: string
 }
 
 export type OnDoubt = 'keep' | 'stop'
@@ -66,6 +69,7 @@ export interface LeaseTerms {
   readonly maxHoldMs: number
   readonly shared: boolean
   readonly onDoubt: OnDoubt
+  readonly note?: string | undefined
   /** A release before this time leaves the lease to run out when it is this old. Default 0. */
   readonly keepMs?: number
   /** Which permit of a semaphore it is. */
@@ -96,7 +100,7 @@ const DEFAULT_TTL_MS = 30_000
 /** Enough to make local contention cost one round trip per section, few enough that other processes wait only milliseconds. */
 const DEFAULT_HAND_OVERS = { count: 8, timeMs: 100 }
 
-export const LEASE_OPTIONS = ['ttl', 'renew', 'maxHold', 'onDoubt']
+export const LEASE_OPTIONS = ['ttl', 'renew', 'maxHold', 'onDoubt', 'note']
 const WAIT_OPTIONS = [...LEASE_OPTIONS, 'shared', 'wait', 'signal', 'reentrant']
 const LOCKS_OPTIONS = [...LEASE_OPTIONS, 'wait', 'reentrant', 'label', 'handOver', 'observe', 'clock', 'random']
 
@@ -107,6 +111,7 @@ export const NO_OPTIONS: WaitOptions = {}
 const MAX_RESOURCE_BYTES = 1024
 /** How many resources one call takes: a server takes all of them in one script and serves nobody else meanwhile. */
 const MAX_RESOURCES = 100
+/** Of a label, and of a note. */
 const MAX_LABEL_LENGTH = 200
 
 export function locksSettings(options: LocksOptions, engine: Engine): Settings {
@@ -154,7 +159,7 @@ export function waitTerms(
 }
 
 function readTerms(options: WaitOptions, defaults: WaitTerms, engine: Engine): WaitTerms {
-  const { ttl, renew, maxHold, shared, onDoubt, wait, signal, reentrant } = options
+  const { ttl, renew, maxHold, shared, onDoubt, note, wait, signal, reentrant } = options
   flagOrThrow(renew, 'renew')
   flagOrThrow(shared, 'shared')
   flagOrThrow(reentrant, 'reentrant')
@@ -175,6 +180,7 @@ function readTerms(options: WaitOptions, defaults: WaitTerms, engine: Engine): W
       maxHold === undefined ? defaults.maxHoldMs : durationMs(maxHold, 'maxHold', { minMs: 1, maxMs: Infinity }),
     shared: shared ?? defaults.shared,
     onDoubt: onDoubt ?? defaults.onDoubt,
+    note: note === undefined ? defaults.note : noteOrThrow(note),
     waitMs: wait === undefined ? defaults.waitMs : durationMs(wait, 'wait', { maxMs: Infinity }),
     signal: signal ?? defaults.signal,
     reentrant: reentrant ?? defaults.reentrant,
@@ -221,11 +227,23 @@ export function resourceName(name: unknown): string {
 const LONE_SURROGATE = /\p{Surrogate}/u
 
 function labelOrThrow(label: unknown): string {
+  const text = printable(label, 'label')
+  if (!text.includes(OPEN)) return text
+  throw new RangeError(`label: expected a name without '${OPEN}', which a note begins with, got ${shown(label)}`)
+}
+
+export function noteOrThrow(note: unknown): string {
+  const text = printable(note, 'note')
+  if (text !== '') return text
+  throw new RangeError('note: expected a text, got an empty one; leave it out where there is nothing to say')
+}
+
+function printable(text: unknown, name: string): string {
+  const isText = typeof text === 'string' && text.length <= MAX_LABEL_LENGTH
   // eslint-disable-next-line no-control-regex -- control characters are what it looks for
-  if (typeof label === 'string' && label.length <= MAX_LABEL_LENGTH && !/[\u0000-\u001f\u007f]/.test(label))
-    return label
+  if (isText && !/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/.test(text) && !LONE_SURROGATE.test(text)) return text
   throw new TypeError(
-    `label: expected a string of at most ${MAX_LABEL_LENGTH} printable characters, got ${shown(label)}`,
+    `${name}: expected a string of at most ${MAX_LABEL_LENGTH} printable characters, got ${shown(text)}`,
   )
 }
 

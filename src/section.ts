@@ -15,11 +15,13 @@ export async function section<T, L extends Lease = Lease>(granted: L | Promise<L
   let value: T
   try {
     value = await work(lease)
-    if (!lease.released) lease.assertHeld()
+    if (!lease.released && !lease.moved) lease.assertHeld()
   } catch (error) {
     await lease.release().catch(() => undefined)
     throw error
   }
+  // The work goes on in another process, which has the lease now.
+  if (lease.moved) return value
   let isOurs = true
   try {
     isOurs = await lease.release()

@@ -53,6 +53,7 @@ export interface PartOf {
 export class Waiter implements AttemptPlan {
   readonly resources: readonly string[]
   readonly terms: WaitTerms
+  readonly note: string | undefined
   /** 0 when nobody observes. */
   readonly call: number
   readonly lease: Promise<Lease>
@@ -79,6 +80,7 @@ export class Waiter implements AttemptPlan {
     const { clock, tell } = calls.settings
     this.resources = resources
     this.terms = terms
+    this.note = terms.note
     this.#calls = calls
     this.#isPart = part !== undefined
     this.#began = part?.began ?? instant(clock)

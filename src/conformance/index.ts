@@ -1,4 +1,5 @@
 import { Fixture, type ConformanceSetup } from './fixture.ts'
+import { MOVES } from './moves.ts'
 import { OPTIONAL } from './optional-methods.ts'
 import { REQUIRED } from './required-methods.ts'
 import { EXCLUSIVE_ONLY, SHARED, SHARED_IN_QUEUE } from './shared.ts'
@@ -25,7 +26,8 @@ export function conformance(setup: ConformanceSetup): ConformanceCase[] {
   const sharing = methods.includes('enqueue') ? [SHARED, SHARED_IN_QUEUE] : [SHARED]
   const optional = [...methods.map((method) => OPTIONAL[method]), ...(setup.shared === true ? sharing : [])]
   const withLocks = [WITH_LOCKS, setup.shared === true ? SHARED_WITH_LOCKS : EXCLUSIVE_ONLY]
-  const cases = [REQUIRED, ...optional, ...withLocks]
+  const moves = methods.includes('handOver') || methods.includes('adopt') ? [MOVES] : []
+  const cases = [REQUIRED, ...optional, ...withLocks, ...moves]
   return cases
     .flatMap((some) => Object.entries(some))
     .map(([name, run]) => ({

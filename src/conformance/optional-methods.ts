@@ -3,6 +3,7 @@ import { elapsedMs, systemClock } from '../clock.ts'
 import type { Engine, LeaseRef, LeaseRequest, QueuedGrant, RoundTrip } from '../engine.ts'
 import { EngineError } from '../errors.ts'
 import { collect, LONG_TTL_MS, type Cases, type Fixture, type OptionalMethod } from './fixture.ts'
+import { ADOPT } from './moves.ts'
 
 /** What an engine does that has the method. */
 export const OPTIONAL: Record<OptionalMethod, Cases> = {
@@ -65,6 +66,7 @@ export const OPTIONAL: Record<OptionalMethod, Cases> = {
       assert.deepEqual(await engine.extend([lease]), [{ kind: 'lost' }])
     },
   },
+  adopt: ADOPT,
   leave: {
     async 'leave keeps others out for its ttl although the engine is closed, and not longer'(fixture) {
       const [engine, other] = [await fixture.engine(), await fixture.engine()]

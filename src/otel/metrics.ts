@@ -145,9 +145,10 @@ export class Metrics {
         if (outcome === 'lost') this.#losses.add(1, { ...labels.common, [REASON]: 'unnoticed' })
         return
       }
-      case 'left': {
+      case 'left':
+      case 'moved': {
         const labels = this.#ended(event.owner)
-        return labels && this.#records.add(this.#hold, event.heldMs / 1000, { ...labels.common, [OUTCOME]: 'left' })
+        return labels && this.#records.add(this.#hold, event.heldMs / 1000, { ...labels.common, [OUTCOME]: event.type })
       }
       case 'stalled':
         return this.#records.add(this.#stalls, event.lateMs / 1000, { 'ringfence.engine': engine })

@@ -72,7 +72,8 @@ export class Spans {
         if (event.ours === false) return this.#ended(event.owner, 'lost', 'unnoticed')
         return this.#ended(event.owner, 'unknown', event.cause === undefined ? 'unknown' : errorType(event.cause))
       case 'left':
-        return this.#ended(event.owner, 'left')
+      case 'moved':
+        return this.#ended(event.owner, event.type)
       case 'attempt':
       case 'stalled':
       case 'roundTrip':

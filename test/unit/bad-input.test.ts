@@ -531,7 +531,7 @@ describe('an option that does not exist', () => {
     ['maxhold', 'maxHold'],
   ])('called %s is probably %s', async (given, meant) => {
     await expect(locks.acquire('a', { [given]: 5 })).rejects.toThrow(
-      `options: expected ttl, renew, maxHold, onDoubt, shared, wait, signal, reentrant, got '${given}'; did you mean ${meant}?`,
+      `options: expected ttl, renew, maxHold, onDoubt, note, shared, wait, signal, reentrant, got '${given}'; did you mean ${meant}?`,
     )
   })
 

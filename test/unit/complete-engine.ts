@@ -56,6 +56,10 @@ export class CompleteEngine implements Engine {
     return this.store.engine.handOver!(lease, next)
   }
 
+  adopt(lease: LeaseRef, next: LeaseRequest): ReturnType<NonNullable<Engine['adopt']>> {
+    return this.store.engine.handOver!(lease, next)
+  }
+
   async leave(lease: LeaseRef): Promise<Extension> {
     return (await this.extend([lease]))[0]!
   }

@@ -7,6 +7,7 @@ import { CompleteEngine, newStore, type Store } from './complete-engine.ts'
 
 const METHODS: readonly OptionalMethod[] = [
   'handOver',
+  'adopt',
   'leave',
   'enqueue',
   'onDoubt',
@@ -295,6 +296,38 @@ const BROKEN: readonly (readonly [wrong: string, found: string, EngineClass])[] 
       async #ownerOf(lease: LeaseRef): Promise<string> {
         for await (const { owner } of this.inspect(lease.resources[0])) return owner
         return ''
+      }
+    },
+  ],
+  [
+    'adopts with the old token',
+    'adopt gives the lease a new owner and a higher token in one step, or leaves it both',
+    class extends CompleteEngine {
+      override async adopt(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal> {
+        const outcome = await super.handOver(lease, next)
+        return outcome.kind === 'granted' ? { ...outcome, token: lease.token } : outcome
+      }
+    },
+  ],
+  [
+    'adopts what is free',
+    'adopt refuses a lease that is gone, and one of another owner',
+    class extends CompleteEngine {
+      override async adopt(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal> {
+        const outcome = await super.handOver(lease, next)
+        return outcome.kind === 'granted' ? outcome : super.acquire(next)
+      }
+    },
+  ],
+  [
+    'looks whose lease it is, and adopts it later',
+    'adopt by two at once leaves one owner with one token',
+    class extends CompleteEngine {
+      override async adopt(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal> {
+        if ((await this.extend([lease]))[0]?.kind !== 'held') return { kind: 'refused', reason: 'held' }
+        await sleep(systemClock, 1)
+        for await (const { owner } of this.inspect(lease.resources[0])) return super.handOver({ ...lease, owner }, next)
+        return { kind: 'refused', reason: 'held' }
       }
     },
   ],

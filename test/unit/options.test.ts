@@ -14,6 +14,7 @@ describe('the defaults', () => {
       maxHoldMs: Infinity,
       shared: false,
       onDoubt: 'keep',
+      note: undefined,
       waitMs: 10_000,
       signal: undefined,
       reentrant: false,
@@ -69,6 +70,11 @@ describe('valid options', () => {
 
 describe('a bad option', () => {
   test.each([
+    [{ note: '' }, RangeError, /^note: expected a text, got an empty one; leave it out/],
+    [{ note: 7 }, TypeError, /^note: expected a string of at most 200 printable characters, got 7$/],
+    [{ note: 'a\nb' }, TypeError, /^note: /],
+    [{ note: 'half of a pair: \ud800' }, TypeError, /^note: /],
+    [{ note: 'x'.repeat(201) }, TypeError, /^note: /],
     [{ ttl: 49 }, RangeError, /^ttl: expected at least 50 ms, got 49$/],
     [{ ttl: 0 }, RangeError, /^ttl: .*got 0$/],
     [{ ttl: -1 }, RangeError, /^ttl: .*got -1$/],

@@ -56,6 +56,8 @@ const GUARANTEES: Guarantees = {
 
 /** Consul takes 64 operations in a transaction, and a lock needs two operations for each resource. */
 const MOST_RESOURCES = 32
+/** To move one takes three operations for each resource. */
+const MOST_ADOPTED = 21
 /** How many renewals are under way at a time: each is two requests. A server takes 200 connections from one machine. */
 const RENEWALS_AT_ONCE = 16
 /** Sets the timeout of requests that concern no lease. */
@@ -104,7 +106,10 @@ export class ConsulEngine implements Engine {
       const timeoutMs = this.#plan.timeoutMs(ttlMs)
       // Read first, because a transaction needs a session: an attempt that is refused writes nothing.
       const found = await this.#steps.read(resources, timeoutMs)
-      if (found.every((entry) => entry === undefined)) return this.#take(request, timeoutMs)
+      if (found.every((entry) => entry === undefined))
+        return this.#take(request, timeoutMs, (session, value) =>
+          this.#steps.take(resources, session, value, timeoutMs),
+        )
       const own = ownEntries(found, owner)
       if (own === undefined) return refusal(found, owner)
       // It was granted before. This call's validity counts from now, so the servers must count from now, too.
@@ -142,6 +147,27 @@ export class ConsulEngine implements Engine {
     })
   }
 
+  /** Not `handOver`: a session of its own for each waiter of a process costs more than a release. */
+  adopt({ resources, owner, token }: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal> {
+    return this.#withFailures(resources, async () => {
+      if (resources.length > MOST_ADOPTED) {
+        throw new RangeError(
+          `lease.resources: expected at most ${MOST_ADOPTED} names, which is what one transaction of Consul can move, got ${resources.length}`,
+        )
+      }
+      const timeoutMs = this.#plan.timeoutMs(next.ttlMs)
+      const own = ownEntries(await this.#steps.read(resources, timeoutMs), owner)
+      if (own === undefined || own.some(({ createIndex }) => createIndex !== token))
+        return { kind: 'refused', reason: 'held' }
+      const outcome = await this.#take(next, timeoutMs, (session, value) =>
+        this.#steps.replace(own, session, value, timeoutMs),
+      )
+      if (outcome.kind === 'granted')
+        this.#cleanup.later(() => this.#client.destroySession(own[0]!.session!, timeoutMs), next.ttlMs)
+      return outcome
+    })
+  }
+
   watch(resources: readonly string[], freed: () => void): Watch {
     return this.#wakeups.open(
       resources.map((resource) => this.#steps.key(resource)),
@@ -167,7 +193,11 @@ export class ConsulEngine implements Engine {
     return { ...this.#plan, timeoutMs: this.#plan.timeoutMs(ttlMs) }
   }
 
-  async #take({ resources, owner, ttlMs }: LeaseRequest, timeoutMs: number): Promise<Grant | Refusal> {
+  async #take(
+    { resources, owner, ttlMs }: LeaseRequest,
+    timeoutMs: number,
+    take: (session: string, value: ConsulValue) => Promise<bigint | undefined>,
+  ): Promise<Grant | Refusal> {
     // A session whose answer is lost has locked nothing, and ends by itself.
     const session = await this.#steps.createSession(owner, ttlMs, timeoutMs)
     const undo = async (): Promise<void> => {
@@ -178,7 +208,7 @@ export class ConsulEngine implements Engine {
     }
     try {
       const value = { owner, ttlMs, sinceMs: this.#plan.clock.wallMs() }
-      const token = await this.#steps.take(resources, session, value, timeoutMs)
+      const token = await take(session, value)
       if (token !== undefined) return { kind: 'granted', token }
       const found = await this.#steps.read(resources, timeoutMs)
       // The keys may be our own, sent before to a server that did not answer in time.

@@ -56,6 +56,24 @@ export class ConsulSteps {
     return done ? entries[0]!.createIndex : undefined
   }
 
+  /** Makes the keys of a session another one's, all or none, with a new token. Returns undefined if one was not that session's. */
+  async replace(
+    own: readonly ConsulEntry[],
+    session: string,
+    value: ConsulValue,
+    timeoutMs: number,
+  ): Promise<bigint | undefined> {
+    const text = base64(valueText(value))
+    // Only a key that this very transaction creates has a create index that is a token.
+    const operations = own.flatMap(({ key, session: old }) => [
+      operation('check-session', key, { Session: old! }),
+      operation('delete', key),
+      operation('lock', key, { Value: text, Session: session }),
+    ])
+    const { done, entries } = await this.#client.transact(operations, timeoutMs)
+    return done ? entries.at(-1)!.createIndex : undefined
+  }
+
   /** Moves the keys to another session, all or none. That keeps their create index. */
   async move(own: readonly ConsulEntry[], session: string, value: ConsulValue, timeoutMs: number): Promise<boolean> {
     const text = base64(valueText(value))

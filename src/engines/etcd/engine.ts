@@ -1,6 +1,7 @@
 import { given } from '../../arguments.ts'
 import type { Clock } from '../../clock.ts'
 import type {
+  AdoptedGrant,
   Engine,
   EngineLimits,
   Extension,
@@ -114,6 +115,17 @@ export class EtcdEngine implements Engine {
       // The servers' own queue decides who is next, so this process need not hold back.
       return { ours, awaited: 0 }
     })
+  }
+
+  /**
+   * The owner is in the name of its keys, and the place of these in the queue is the token. New keys would be behind those who
+   * wait. So the lease is only proved: it keeps its owner and its token.
+   */
+  async adopt(lease: LeaseRef, { ttlMs }: LeaseRequest): Promise<AdoptedGrant | Refusal> {
+    const [answer] = await this.extend([{ ...lease, ttlMs }])
+    if (answer!.kind === 'unknown') throw answer!.cause
+    if (answer!.kind === 'lost') return { kind: 'refused', reason: 'held' }
+    return { kind: 'granted', token: lease.token, owner: lease.owner }
   }
 
   async enqueue(request: LeaseRequest, signal: AbortSignal): Promise<QueuedGrant> {

@@ -131,6 +131,13 @@ export class FileEngine implements Engine {
     return answer!
   }
 
+  /** Not `handOver`: within a process it would pass those who wait in the file. */
+  async adopt(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal> {
+    const undo = ({ steps }: Opened): unknown => steps.release(next)
+    const outcome = await this.#write(next, 'here', ({ steps }) => steps.adopt(lease, next), undo)
+    return outcome?.kind === 'granted' ? granted(outcome) : { kind: 'refused', reason: 'held' }
+  }
+
   async release(lease: LeaseRef): Promise<Release> {
     const ours = (await this.#write(lease, 'anywhere', ({ steps }) => steps.release(lease))) ?? false
     // The queue in the file decides who is next: nobody in this process needs to let others go first.

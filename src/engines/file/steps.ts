@@ -110,6 +110,13 @@ export class FileSteps {
     return ours
   }
 
+  /** Undefined if the owner does not hold the lease, or no longer does. */
+  adopt({ resources, owner }: LeaseRef, next: LeaseRequest): AttemptOutcome | undefined {
+    if (!this.#isHeldBy(resources, owner)) return undefined
+    this.release({ resources, owner })
+    return this.#grant(next)
+  }
+
   held(resource?: string): LeaseInfo[] {
     const rows =
       resource === undefined

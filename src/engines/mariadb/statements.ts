@@ -30,7 +30,7 @@ export function mariadbSchema(table: string = DEFAULT_TABLE): string {
   return `CREATE TABLE IF NOT EXISTS ${quoted(table)} (
   resource VARBINARY(1024) NOT NULL PRIMARY KEY,
   token BIGINT NOT NULL,
-  owner VARBINARY(1024) NULL,
+  owner VARBINARY(2048) NULL,
   acquired_at DATETIME(6) NOT NULL,
   expires_at DATETIME(6) NOT NULL
 ) ENGINE = InnoDB;`

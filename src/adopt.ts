@@ -1,0 +1,110 @@
+import { objectOrThrow, optionsOrThrow } from './arguments.ts'
+import { shown } from './duration.ts'
+import type { AdoptedGrant, Engine, LeaseRef, LeaseRequest, Refusal } from './engine.ts'
+import { LeaseLostError, type LossReason } from './errors.ts'
+import { ttlOf } from './lease.ts'
+import {
+  LEASE_OPTIONS,
+  resourceNames,
+  waitTerms,
+  type LeaseOptions,
+  type LeaseTerms,
+  type WaitTerms,
+} from './options.ts'
+import { ownerParts } from './owner.ts'
+
+/** Without a `ttl` or a `note`, those of the lease stay. */
+export type AdoptOptions = Omit<LeaseOptions, 'shared'>
+
+const ADOPT_OPTIONS = LEASE_OPTIONS.filter((name) => name !== 'shared')
+
+/** Reads what came from another process, and the options. Throws what is wrong with them, and where the lease was over already. */
+export function adoption(
+  json: unknown,
+  options: AdoptOptions,
+  defaults: WaitTerms,
+  engine: Engine,
+): readonly [LeaseRef, LeaseTerms] {
+  const lease = readLease(json, engine)
+  const { note } = ownerParts(lease.owner)
+  optionsOrThrow(options, ADOPT_OPTIONS)
+  const terms = waitTerms(
+    options,
+    { ...defaults, ttlMs: lease.ttlMs, shared: false, note: note ?? defaults.note },
+    engine,
+  )
+  assertMovable(engine, lease)
+  return [lease, terms]
+}
+
+/** Throws where the engine cannot move leases, and for a shared one. */
+export function assertMovable(engine: Engine, { shared = false }: Pick<LeaseRef, 'shared'>): void {
+  if (shared) {
+    throw new RangeError(
+      'lease.shared: expected false, because a shared lease need not move: the other process can take one of its own before this ' +
+        'one is released',
+    )
+  }
+  if (engine.handOver !== undefined || engine.adopt !== undefined) return
+  throw new RangeError(
+    `engine: expected one whose leases can move to another process, got ${engine.name}; release the lease here and acquire it there`,
+  )
+}
+
+/** In one step on the servers: the lease becomes that of the next request. */
+export async function move(engine: Engine, lease: LeaseRef, next: LeaseRequest): Promise<AdoptedGrant | Refusal> {
+  return engine.handOver === undefined ? engine.adopt!(lease, next) : engine.handOver(lease, next)
+}
+
+function readLease(json: unknown, engine: Engine): LeaseRef & { readonly shared: boolean } {
+  objectOrThrow(json, 'lease')
+  const lease = json as Readonly<Record<string, unknown>>
+  const resources = resourceNames(field(lease, 'resources', 'an array of names', isArray))
+  const owner = field(lease, 'owner', 'the owner as a string', isText)
+  const token = field(lease, 'token', 'decimal digits as a string', isNumber)
+  const identity = field(lease, 'engine', 'the identity of an engine as a string', isText)
+  const shared = field(lease, 'shared', 'true or false', isBoolean)
+  const held = field(lease, 'held', 'true or false', isBoolean)
+  if (identity !== engine.identity) {
+    throw new RangeError(
+      `lease.engine: expected '${engine.identity}', which is the engine of these locks, got ${shown(identity)}; adopt it with locks ` +
+        'of that engine',
+    )
+  }
+  const ttlMs = ttlOf(field(lease, 'ttlMs', 'a number of milliseconds', isCount), engine.limits)
+  if (!held) throw new LeaseLostError(resources, isText(lease['over']) ? (lease['over'] as LossReason) : 'expired')
+  return { resources, owner, token: BigInt(token), ttlMs, shared }
+}
+
+function field<T>(
+  lease: Readonly<Record<string, unknown>>,
+  name: string,
+  expected: string,
+  fits: (value: unknown) => value is T,
+): T {
+  const value = lease[name]
+  if (fits(value)) return value
+  throw new TypeError(
+    `lease.${name}: expected ${expected}, as lease.handOff() and lease.toJSON() give it, got ${shown(value)}`,
+  )
+}
+
+function isArray(value: unknown): value is readonly string[] {
+  return Array.isArray(value)
+}
+
+function isText(value: unknown): value is string {
+  return typeof value === 'string' && value !== ''
+}
+
+function isNumber(value: unknown): value is string {
+  return typeof value === 'string' && /^\d{1,40}$/.test(value)
+}
+
+function isBoolean(value: unknown): value is boolean {
+  return typeof value === 'boolean'
+}
+
+function isCount(value: unknown): value is number {
+  return typeof value === 'number' && Number.isInteger(value) && value > 0
+}

@@ -1,0 +1,285 @@
+import { describe, expect, test } from 'vitest'
+import type { AdoptedGrant, LeaseRef } from '../../src/engine.ts'
+import { EngineError, LeaseLostError } from '../../src/errors.ts'
+import type { Lease, LeaseJson } from '../../src/lease.ts'
+import { fails, Gate, unknown } from '../../harness/scripted-engine.ts'
+import { bench, neighbour, watched } from './bench.ts'
+
+/** As it comes from another process. */
+function sent(json: LeaseJson): LeaseJson {
+  return JSON.parse(JSON.stringify(json)) as LeaseJson
+}
+
+describe('handOff', () => {
+  test('ends the lease here as moved, with a last extension, and asks the servers for nothing more', async () => {
+    const { clock, engine, locks, events } = bench({ ttl: '10s' })
+    const lease = await locks.acquire('a')
+    await clock.advance(2000)
+    const ticket = await lease.handOff()
+    expect(ticket).toEqual({
+      resources: ['a'],
+      owner: lease.owner,
+      token: String(lease.token),
+      engine: 'memory',
+      shared: false,
+      held: true,
+      remainingMs: 10_000,
+      ttlMs: 10_000,
+    })
+    expect(lease.moved).toBe(true)
+    expect(lease.held).toBe(false)
+    expect(lease.signal.reason).toMatchObject({ reason: 'moved', message: /handed off to another process/ })
+    expect(lease.toJSON()).toMatchObject({ held: false, over: 'moved' })
+    expect(await lease.release()).toBe(false)
+    await locks.close()
+    expect(engine.ops).toEqual(['acquire', 'extend', 'close'])
+    expect(events.at(-1)).toMatchObject({ type: 'moved', owner: lease.owner, heldMs: 2000 })
+  })
+
+  test('waits for a renewal under way, which would bind the lease to this process again', async () => {
+    const { clock, engine, locks } = bench({ ttl: '9s' })
+    const lease = await locks.acquire('a')
+    const gate = new Gate()
+    engine.next.extend.push(async (_leases, pass) => {
+      await gate.opened
+      return pass()
+    })
+    await clock.advance(3000)
+    const moving = lease.handOff()
+    await clock.advance(1000)
+    expect(engine.count('extend')).toBe(1)
+    gate.open()
+    await moving
+    expect(engine.count('extend')).toBe(2)
+  })
+
+  test('of a lease that was taken away rejects as stolen', async () => {
+    const { engine, locks } = bench()
+    const lease = await locks.acquire('a')
+    await engine.inner.release({ resources: ['a'], owner: lease.owner, token: lease.token, ttlMs: 1 })
+    await expect(lease.handOff()).rejects.toMatchObject({ code: 'LEASE_LOST', reason: 'stolen' })
+    expect(lease.toJSON().over).toBe('stolen')
+  })
+
+  test('that cannot be proved rejects, and the lease goes on here as before', async () => {
+    const { clock, engine, locks } = bench({ ttl: '9s' })
+    const lease = await locks.acquire('a')
+    engine.next.extend.push(unknown('no answer'))
+    await expect(lease.handOff()).rejects.toThrow(new EngineError('could not hand off: no answer', ['a']))
+    expect(lease.held).toBe(true)
+    await clock.advance(60_000)
+    expect(lease.held).toBe(true)
+    await lease.handOff()
+    expect(lease.moved).toBe(true)
+  })
+
+  test('of a lease that is over says why it is', async () => {
+    const { locks } = bench()
+    const lease = await locks.acquire('a')
+    await lease.release()
+    await expect(lease.handOff()).rejects.toMatchObject({ reason: 'released' })
+    const other = await locks.acquire('b')
+    await other.handOff()
+    await expect(other.handOff()).rejects.toMatchObject({ reason: 'moved' })
+  })
+
+  test('that is overtaken by a release or a close gives no ticket', async () => {
+    const { engine, locks } = bench()
+    for (const [name, end, reason] of [
+      ['a', (lease: Lease): unknown => lease.release(), 'released'],
+      ['b', (): unknown => locks.close(), 'closed'],
+    ] as const) {
+      const lease = await locks.acquire(name)
+      const gate = new Gate()
+      engine.next.extend.push(async (_leases, pass) => {
+        await gate.opened
+        return pass()
+      })
+      const moving = watched(lease.handOff())
+      const ending = end(lease)
+      gate.open()
+      await ending
+      expect(moving.reason).toMatchObject({ reason })
+    }
+  })
+
+  test('of a shared lease, of an engine without hand-over, and of a job within its atLeast is refused', async () => {
+    const shared = await bench().locks.acquire('a', { shared: true })
+    await expect(shared.handOff()).rejects.toThrow(
+      /^lease.shared: expected false, because a shared lease need not move/,
+    )
+    const none = await bench({}, { handOver: false }).locks.acquire('a')
+    await expect(none.handOff()).rejects.toThrow(/^engine: expected one whose leases can move to another process, got /)
+    const job = bench().locks.once('a', { atLeast: '1m' }, (lease) => lease.handOff())
+    await expect(job).rejects.toThrow(/^handOff: expected a lease that may end, got that of a job of `once`/)
+  })
+
+  test('within using and elect ends them with their result', async () => {
+    const { locks, engine } = bench()
+    const ticket = await locks.using('a', (lease) => lease.handOff())
+    expect(ticket.held).toBe(true)
+    expect(await locks.elect('b', async (lease) => (await lease.handOff()).resources)).toEqual(['b'])
+    expect(engine.count('release')).toBe(0)
+  })
+})
+
+describe('adopt', () => {
+  test('makes the lease this process’s, with a new owner and token, renews it and releases it', async () => {
+    const it = bench({ ttl: '9s', label: 'worker' })
+    const { clock, locks, events } = it
+    const other = neighbour(it)
+    const first = await other.acquire('a', { ttl: '12s', note: 'invoice 42' })
+    const lease = await locks.adopt(sent(await first.handOff()), { maxHold: '1m' })
+    expect(lease.token).toBeGreaterThan(first.token)
+    expect(lease.owner).toMatch(/@worker \(invoice 42\)$/)
+    expect(lease.note).toBe('invoice 42')
+    expect(lease.remaining()).toBe(12_000)
+    expect(events.map(({ type }) => type)).toEqual(['asked', 'attempt', 'granted'])
+    await clock.advance(30_000)
+    expect(lease.held).toBe(true)
+    expect(await lease.release()).toBe(true)
+    expect(await other.tryAcquire('a')).not.toBeNull()
+  })
+
+  test('of a lease that was not handed off ends it for its holder at the next renewal, as stolen', async () => {
+    const it = bench({ ttl: '9s' })
+    const { clock, locks } = it
+    const first = await neighbour(it).acquire('a', { ttl: '9s' })
+    const lease = await locks.adopt(sent(first.toJSON()))
+    await clock.advance(3500)
+    expect(first.toJSON()).toMatchObject({ held: false, over: 'stolen' })
+    expect(lease.held).toBe(true)
+  })
+
+  test('of one ticket succeeds once', async () => {
+    const it = bench()
+    const { locks } = it
+    const ticket = sent(await (await neighbour(it).acquire('a')).handOff())
+    const outcomes = await Promise.allSettled([locks.adopt(ticket), locks.adopt(ticket), locks.adopt(ticket)])
+    expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'rejected'])
+    await expect(locks.adopt(ticket)).rejects.toMatchObject({ code: 'LEASE_LOST', reason: 'stolen' })
+  })
+
+  test('of a lease that ran out, or was over when it was written, rejects as lost', async () => {
+    const it = bench({ ttl: '9s' })
+    const { clock, engine, locks, events } = it
+    const first = await neighbour(it).acquire('a', { ttl: '9s' })
+    const ticket = sent(await first.handOff())
+    await clock.advance(9001)
+    await expect(locks.adopt(ticket)).rejects.toThrow(LeaseLostError)
+    expect(events.at(-1)).toMatchObject({ type: 'denied', reason: 'failed' })
+    const before = engine.calls.length
+    await expect(locks.adopt(sent(first.toJSON()))).rejects.toMatchObject({ reason: 'moved' })
+    expect(engine.calls.length).toBe(before)
+  })
+
+  test('that the engine fails rejects with its error; one that was granted too late, or after a close, is undone', async () => {
+    const it = bench({ ttl: '9s' })
+    const { clock, engine, locks } = it
+    const ticket = async (name: string): Promise<LeaseJson> => {
+      return sent(await (await neighbour(it).acquire(name, { ttl: '9s' })).handOff())
+    }
+    engine.next.handOver.push(fails(new EngineError('no answer', ['a'])))
+    await expect(locks.adopt(await ticket('a'))).rejects.toThrow('no answer')
+    for (const [name, then, error] of [
+      ['b', (): unknown => clock.pass(8500), /granted too late/],
+      ['c', (): unknown => locks.close(), /closed/],
+    ] as const) {
+      const lease = await ticket(name)
+      engine.next.handOver.push(async (_call, pass) => {
+        const outcome = await pass()
+        void then()
+        return outcome
+      })
+      await expect(locks.adopt(lease)).rejects.toThrow(error)
+      expect(await neighbour(it).tryAcquire(name)).not.toBeNull()
+    }
+    await expect(locks.adopt(await ticket('d'))).rejects.toThrow(/closed/)
+  })
+
+  test('keeps the owner and the token where the engine says so', async () => {
+    const it = bench({}, { handOver: false })
+    const { engine, locks } = it
+    const adopt = async (lease: LeaseRef): Promise<AdoptedGrant> => {
+      await engine.inner.extend([lease])
+      return { kind: 'granted', token: lease.token, owner: lease.owner }
+    }
+    Object.assign(engine, { adopt })
+    const first = await neighbour(it).acquire('a')
+    const ticket = sent(first.toJSON())
+    const lease = await locks.adopt(ticket)
+    expect([lease.owner, lease.token]).toEqual([first.owner, first.token])
+    await lease.release()
+    expect(await locks.tryAcquire('a')).not.toBeNull()
+  })
+
+  test.each([
+    [undefined, TypeError, /^lease: expected an object, got undefined$/],
+    ['{}', TypeError, /^lease: expected an object, got '{}'$/],
+    [{ resources: 'a' }, TypeError, /^lease.resources: expected an array of names, .* got 'a'$/],
+    [{ resources: [1] }, TypeError, /^resource: expected a string, got 1$/],
+    [{ resources: [] }, RangeError, /^resource: expected 1 to 100 names, got 0$/],
+    [{ owner: '' }, TypeError, /^lease.owner: expected the owner as a string, .* got ''$/],
+    [{ token: 7 }, TypeError, /^lease.token: expected decimal digits as a string, .* got 7$/],
+    [{ token: '-7' }, TypeError, /^lease.token: /],
+    [{ engine: undefined }, TypeError, /^lease.engine: expected the identity of an engine/],
+    [
+      { engine: 'redis:' },
+      RangeError,
+      /^lease.engine: expected 'memory', .* got 'redis:'; adopt it with locks of that engine$/,
+    ],
+    [{ shared: undefined }, TypeError, /^lease.shared: expected true or false/],
+    [{ shared: true }, RangeError, /^lease.shared: expected false, because a shared lease need not move/],
+    [{ held: 'yes' }, TypeError, /^lease.held: expected true or false/],
+    [{ ttlMs: 0.5 }, TypeError, /^lease.ttlMs: expected a number of milliseconds/],
+    [{ ttlMs: 5 }, RangeError, /^ttl: expected at least 50 ms, got 5$/],
+  ])('refuses %j before it asks a server', async (wrong, error, message) => {
+    const { engine, locks } = bench()
+    const good = { resources: ['a'], owner: 'x', token: '1', engine: 'memory', shared: false, held: true, ttlMs: 9000 }
+    const json = typeof wrong === 'object' ? { ...good, ...wrong } : wrong
+    const adopting = locks.adopt(json as never)
+    await expect(adopting).rejects.toThrow(error)
+    await expect(adopting).rejects.toThrow(message)
+    expect(engine.calls).toEqual([])
+  })
+
+  test('takes the options of a lease, without shared and wait', async () => {
+    const { locks } = bench()
+    const ticket = await (await locks.acquire('a')).handOff()
+    for (const options of [{ shared: true }, { wait: 0 }])
+      await expect(locks.adopt(ticket, options as never)).rejects.toThrow(
+        /^options: expected ttl, renew, maxHold, note/,
+      )
+    const lease = await locks.adopt(ticket, { ttl: '5s', renew: false, note: 'again' })
+    expect([lease.remaining(), lease.note]).toEqual([5000, 'again'])
+  })
+})
+
+describe('stopRenewing', () => {
+  test('lets the lease run out by itself', async () => {
+    const { clock, engine, locks, events } = bench({ ttl: '9s' })
+    const lease = await locks.acquire('a')
+    await clock.advance(4000)
+    expect(engine.count('extend')).toBe(1)
+    lease.stopRenewing()
+    const leftMs = lease.remaining()
+    await clock.advance(leftMs - 500)
+    expect(lease.held).toBe(true)
+    await clock.advance(500)
+    expect(lease.toJSON()).toMatchObject({ held: false, over: 'expired' })
+    expect(engine.count('extend')).toBe(1)
+    expect(events.at(-1)).toMatchObject({ type: 'lost', reason: 'expired' })
+  })
+
+  test('leaves extend and release as they are', async () => {
+    const { clock, engine, locks } = bench({ ttl: '9s' })
+    const lease = await locks.acquire('a')
+    lease.stopRenewing()
+    await clock.advance(5000)
+    await lease.extend()
+    await clock.advance(5000)
+    expect(lease.held).toBe(true)
+    expect(await lease.release()).toBe(true)
+    expect(engine.ops).toEqual(['acquire', 'extend', 'release'])
+  })
+})
