@@ -1,4 +1,5 @@
 import { move } from './adopt.ts'
+import { given } from './arguments.ts'
 import { elapsedMs, instant, type Instant } from './clock.ts'
 import { inUnits } from './duration.ts'
 import type { Engine, Grant, LeaseRef, LeaseRequest, Refusal } from './engine.ts'
@@ -53,6 +54,7 @@ export interface Acquisition {
   readonly since: Instant
   /** The hand-overs before this one, if it is one. */
   readonly chain: Chain | undefined
+  readonly votes: Grant['votes']
 }
 
 /** Attempts on the servers, each by an owner of its own. They know nothing of the leases of this process. */
@@ -85,7 +87,7 @@ export class Attempts {
     this.#ask(request).then(
       (outcome) => {
         if (outcome.kind === 'refused') return this.#refused(plan, round, owner, outcome)
-        const acquired = acquisition(plan, owner, outcome.token, since)
+        const acquired = acquisition(plan, owner, outcome, since)
         if (!this.#isWorthIt(acquired)) return this.#undo(plan, acquired).catch((error) => this.#fail(plan, error))
         plan.granted(acquired)
         this.#lifetime.end()
@@ -104,9 +106,9 @@ export class Attempts {
 
   #refused(plan: AttemptPlan, round: number, owner: string, refusal: Refusal): void {
     const { call, resources } = plan
-    const { reason, holder, retryWithinMs } = refusal
+    const { reason, holder, retryWithinMs, votes } = refusal
     const { clock, random } = this.#settings
-    this.#settings.tell?.({ type: 'refused', call, resources, owner, reason, holder })
+    this.#settings.tell?.({ type: 'refused', call, resources, owner, reason, holder, ...given({ votes: votes?.() }) })
     plan.refusedOnce(refusal)
     if (retryWithinMs === undefined || plan.oneRound === true || this.#lifetime.isClosed)
       return this.#end(plan, refusal)
@@ -145,7 +147,7 @@ export class Attempts {
         if (signal.aborted) throw cause
         throw this.#failure(plan, owner, cause)
       })
-      const acquired = acquisition(plan, grant.owner ?? owner, grant.token, grant.since)
+      const acquired = acquisition(plan, grant.owner ?? owner, grant, grant.since)
       if (!this.#isWorthIt(acquired)) return await this.#undo(plan, acquired)
       plan.granted(acquired)
       return acquired
@@ -165,7 +167,7 @@ export class Attempts {
     this.#settings.tell?.({ type: 'attempt', call, resources, owner })
     const outcome = await this.#engine.handOver!(lease, { resources, owner, ttlMs })
     if (outcome.kind === 'refused') return outcome
-    const acquired = acquisition(plan, owner, outcome.token, since, chain)
+    const acquired = acquisition(plan, owner, outcome, since, chain)
     if (this.#isWorthIt(acquired)) {
       plan.granted(acquired)
       return acquired
@@ -186,7 +188,7 @@ export class Attempts {
         throw this.#failure(plan, owner, cause)
       })
       if (outcome.kind === 'refused') throw new LeaseLostError(resources, 'stolen')
-      const acquired = acquisition(plan, outcome.owner ?? owner, outcome.token, since)
+      const acquired = acquisition(plan, outcome.owner ?? owner, outcome, since)
       if (!this.#isWorthIt(acquired)) await this.#undo(plan, acquired)
       plan.granted(acquired)
     } catch (error) {
@@ -227,11 +229,11 @@ export class Attempts {
 function acquisition(
   { call, resources, ttlMs, shared }: AttemptPlan,
   owner: string,
-  token: bigint,
+  { token, votes }: Grant,
   since: Instant,
   chain?: Chain,
 ): Acquisition {
-  return { kind: 'acquired', call, resources, owner, token, ttlMs, shared, since, chain }
+  return { kind: 'acquired', call, resources, owner, token, ttlMs, shared, since, chain, votes }
 }
 
 /** The error of a call that got no answer within its wait. */

@@ -131,6 +131,18 @@ export interface LeaseRef {
 export interface Grant {
   readonly kind: 'granted'
   readonly token: bigint
+  /** On a quorum, if it is observed: what each node said. Made when it is called. */
+  readonly votes?: () => readonly NodeVote[]
+}
+
+/** What one node of a quorum said before the decision. `silent`: it had not answered by then. */
+export interface NodeVote {
+  readonly node: string
+  readonly vote: 'granted' | 'refused' | 'silent' | 'failed'
+  /** Who has the lock there, if it refused. */
+  readonly holder?: string
+  /** Why it failed. */
+  readonly cause?: Error
 }
 
 export interface QueuedGrant extends Grant {
@@ -157,6 +169,8 @@ export interface Refusal {
    * that waits, if the engine has no `enqueue`; otherwise it goes to the queue. Absent: no call tries again at once.
    */
   readonly retryWithinMs?: number
+  /** On a quorum: what each node said. Made when it is called. */
+  readonly votes?: () => readonly NodeVote[]
 }
 
 /** `unknown` is not `lost`: the lease may be ours, but that could not be proved. */
@@ -197,11 +211,17 @@ export interface RoundTrip {
 export interface LeaseInfo {
   readonly resource: string
   readonly owner: string
+  /** 0 for a lock of other software, which has none. */
   readonly token: bigint
   /** Undefined for a lock of other software that has no end. */
   readonly remainingMs: number | undefined
   /** True for a shared lease. */
   readonly shared?: boolean
+  /**
+   * True where nobody holds it: it is offered to this owner, the first in line, who has not taken it yet. Then it has no token,
+   * and `remainingMs` is what is left of the offer.
+   */
+  readonly offered?: boolean
   /** What it is held for, if its holder said so. `locks.inspect` reads it from the owner; an engine need not. */
   readonly note?: string
   /** How long it has been held, where the engine knows it. */

@@ -1,4 +1,5 @@
 import { inUnits, span } from './duration.ts'
+import type { NodeVote } from './engine.ts'
 
 /**
  * Why a lease is over. `released`, `moved` and `closed`: this process ended it. All others are losses. `unnoticed`: only its
@@ -62,6 +63,15 @@ function plain(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([field, content]) => [field, plain(content)]))
 }
 
+/** What else is known of a resource that is held. */
+export interface HeldDetails {
+  /** This process itself holds it. */
+  readonly here?: HeldHere | undefined
+  /** It is a semaphore with that many. */
+  readonly permits?: number
+  readonly votes?: readonly NodeVote[] | undefined
+}
+
 /** Someone else holds the resource, and the call was not to wait. */
 export class HeldError extends RingfenceError {
   readonly code = 'HELD'
@@ -70,13 +80,21 @@ export class HeldError extends RingfenceError {
   /** How long that lease lasts unless it is renewed, where the engine knows it. */
   readonly remainingMs: number | undefined
 
-  /** `permits`: it is a semaphore with that many. */
-  constructor(resources: readonly string[], holder?: string, remainingMs?: number, here?: HeldHere, permits?: number) {
+  /** On a quorum: what each node said. */
+  readonly votes: readonly NodeVote[] | undefined
+
+  constructor(
+    resources: readonly string[],
+    holder?: string,
+    remainingMs?: number,
+    { here, permits, votes }: HeldDetails = {},
+  ) {
     const left = remainingMs === undefined ? '' : `, for ${span(remainingMs)} more unless renewed`
     const by = here === undefined ? `held by ${holder ?? 'someone else'}${left}` : heldHere(here)
     super(permits === undefined ? `${named(resources)} is ${by}` : allHeld(resources, permits), resources)
     this.holder = holder
     this.remainingMs = remainingMs
+    this.votes = votes
   }
 }
 
@@ -91,8 +109,7 @@ export class WaitTimeoutError extends RingfenceError {
   /** The owner string of the lease in the way, where the engine knows it. */
   readonly holder: string | undefined
 
-  /** `permits`: it is a semaphore with that many. */
-  constructor(resources: readonly string[], waitMs: number, holder?: string, here?: HeldHere, permits?: number) {
+  constructor(resources: readonly string[], waitMs: number, holder?: string, { here, permits }: HeldDetails = {}) {
     const why = here !== undefined ? `, ${heldHere(here)}` : holder === undefined ? '' : `, held by ${holder}`
     const held = permits === undefined ? `for ${named(resources)}${why}` : `while ${allHeld(resources, permits)}`
     super(`waited ${inUnits(waitMs)} ${held}`, resources)

@@ -1,4 +1,4 @@
-import type { RoundTrip } from './engine.ts'
+import type { NodeVote, RoundTrip } from './engine.ts'
 import type { LossReason } from './errors.ts'
 
 interface About {
@@ -45,12 +45,16 @@ export type LockEvent =
       readonly waitedMs: number
       readonly handedOver: boolean
       readonly shared: boolean
+      /** On a quorum: what each node said. */
+      readonly votes?: readonly NodeVote[]
     } & OfCall &
       About)
   | ({
       readonly type: 'refused'
       readonly reason: 'held' | 'split'
       readonly holder: string | undefined
+      /** On a quorum: what each node said. */
+      readonly votes?: readonly NodeVote[]
     } & OfCall &
       About)
   | ({ readonly type: 'failed'; readonly cause: Error } & OfCall & About)

@@ -1,5 +1,6 @@
 import { onAbort } from './aborts.ts'
 import { assertMovable } from './adopt.ts'
+import { given } from './arguments.ts'
 import type { Acquisition, Attempts } from './attempts.ts'
 import type { Engine, EngineLimits, Release } from './engine.ts'
 import type { Fairness } from './fairness.ts'
@@ -57,9 +58,10 @@ export class Holdings {
     const lease = terms.permit === undefined ? new Lease(record, this) : new PermitLease(record, this, terms.permit)
     record.handle = lease
     this.#keeper.add(record)
-    const { call, resources, owner, token, shared } = acquisition
+    const { call, resources, owner, token, shared, votes } = acquisition
     const handedOver = record.chain.count > 0
-    this.#settings.tell?.({ type: 'granted', call, resources, owner, token, waitedMs, handedOver, shared })
+    const told = this.#settings.tell === undefined ? undefined : given({ votes: votes?.() })
+    this.#settings.tell?.({ type: 'granted', call, resources, owner, token, waitedMs, handedOver, shared, ...told })
     return lease
   }
 

@@ -19,7 +19,7 @@ import {
 } from './options.ts'
 import { optionsAndWork, section, type Work } from './section.ts'
 import { Semaphore } from './semaphore.ts'
-import { inspect } from './status.ts'
+import { forceRelease, inspect, statusOf, type ForceReleaseOptions, type LockStatus } from './status.ts'
 
 /**
  * Engines that have their locks. If one engine had two, the waiters of the second would not be woken by releases of the first,
@@ -145,6 +145,20 @@ export class Locks implements AsyncDisposable {
     return inspect(this.engine, resource)
   }
 
+  /** Who has the resource, and who waits for it; null where it is free. Rejects when the engine cannot find out. */
+  status(resource: string): Promise<LockStatus | null> {
+    return statusOf(this.engine, resource)
+  }
+
+  /**
+   * Ends a lease of whichever process, for a person who knows that it must end: only if it still has this token, never that of a
+   * later holder. Its holder learns of it at its next renewal, and until then two may work at the same time. Resolves with whether
+   * it ended something. Rejects with `EngineError` if that could not be found out.
+   */
+  forceRelease(resource: string, options: ForceReleaseOptions): Promise<boolean> {
+    return forceRelease(this.engine, resource, options)
+  }
+
   /** The doctor: what the engine finds about its servers. */
   check(): Promise<readonly Finding[]> {
     return this.engine.check(this.#settings.defaults.ttlMs)
@@ -179,9 +193,9 @@ export class Locks implements AsyncDisposable {
     const use = nesting.current()
     const outcome = await this.#calls.tryAcquire(resources, terms)
     if (outcome instanceof Lease) return outcome
-    const { holder, remainingMs } = outcome
+    const { holder, remainingMs, votes } = outcome
     const here = nesting.heldHere(use, { resources, shared: terms.shared }, holdings.find(resources))
-    throw new HeldError(resources, here?.owner ?? holder, remainingMs, here)
+    throw new HeldError(resources, here?.owner ?? holder, remainingMs, { here, votes: votes?.() })
   }
 
   #terms(options: WaitOptions): WaitTerms {

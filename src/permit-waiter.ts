@@ -82,7 +82,7 @@ export class PermitWaiter {
     const { failure } = this.#known
     const { count } = this.permits
     if (failure !== undefined) this.cancel(failure, 'failed')
-    else this.cancel(new HeldError(this.resources, undefined, undefined, undefined, count), 'held')
+    else this.cancel(new HeldError(this.resources, undefined, undefined, { permits: count }), 'held')
   }
 
   /** Nobody before it in line has found that there is none. */
@@ -287,7 +287,7 @@ export class PermitWaiter {
     const isHere = !answered && this.#allHere()
     if (!answered && !isHere)
       return this.cancel(unanswered(engine, { resources, ttlMs: terms.ttlMs }, terms.waitMs), 'failed')
-    this.cancel(new WaitTimeoutError(resources, terms.waitMs, undefined, undefined, permits.count), 'timeout')
+    this.cancel(new WaitTimeoutError(resources, terms.waitMs, undefined, { permits: permits.count }), 'timeout')
   }
 
   #allHere(): boolean {

@@ -347,7 +347,7 @@ export class Waiter implements AttemptPlan {
     const here = nesting.heldHere(this.#use, this, holdings.find(resources))
     if (here !== undefined) {
       if (this.terms.orNull !== true) nesting.watch()
-      return this.cancel(new WaitTimeoutError(resources, waitMs, here.owner, here), 'timeout')
+      return this.cancel(new WaitTimeoutError(resources, waitMs, here.owner, { here }), 'timeout')
     }
     const { failure, holder, answered } = this.#asking().#known
     if (failure !== undefined) return this.cancel(failure, 'failed')

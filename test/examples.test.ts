@@ -158,6 +158,17 @@ test('the file example lets one process in at a time, with growing tokens', asyn
   removeFolder(folder)
 })
 
+test('the lease of the moving example goes from one process to another, once', async () => {
+  const folder = createFolder('example')
+  expect(await output('moving.mjs', { LOCK_FILE: `${folder}/locks.db` })).toBe(
+    'web server: moved true, held false\n' +
+      'worker: held true, for request 7f3a, token greater true\n' +
+      'worker: a ticket is good for once: LEASE_LOST\n' +
+      'web server: the worker is done\n',
+  )
+  removeFolder(folder)
+})
+
 test('the etcd example lets the next one in, and leaves no key behind', async () => {
   await using server = await startEtcd()
   expect(await output('etcd.mjs', { ETCD_URLS: server.url })).toBe(

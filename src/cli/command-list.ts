@@ -57,6 +57,8 @@ const HOLD = options({
     'the lease ends after this time, and the command before it: TERM comes --grace and a margin of 400 ms to 1 s earlier (default: never)',
   '--on-lost CMD': 'run by /bin/sh when the lease was lost, after the command has been stopped',
   '--label NAME': 'the name of this process for people who look at the locks (default host:pid)',
+  '--note TEXT':
+    'what the lease is for, for the same people (default: the name of the program, without its arguments, which may be secret)',
   '--tty':
     'give the command the terminal although its input is not one (for a command that asks for a password on /dev/tty)',
   '--no-tty': 'never give the command the terminal',

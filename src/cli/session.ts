@@ -28,7 +28,7 @@ export async function withLocks<T>(
   const connection = await connect(engineUrl(line.options, config, output))
   try {
     const label = line.options.has('label') ? '--label' : 'label, in the config file'
-    const locks = inWordsOf({ label }, () => createLocks(connection.engine, options(connection.engine)))
+    const locks = inWordsOf({ label, note: '--note' }, () => createLocks(connection.engine, options(connection.engine)))
     try {
       return await work({ ...connection, locks })
     } catch (error) {

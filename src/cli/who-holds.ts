@@ -32,8 +32,11 @@ export async function leaseOn(locks: Locks, resource: string): Promise<LeaseInfo
 
 /** A lease in a sentence. */
 export function heldBy(lease: LeaseInfo): string {
+  if (lease.offered === true)
+    return `'${lease.resource}' is offered to ${whoIs(lease.owner)}, which has not taken it yet`
   const how = lease.shared === true ? 'shared' : 'held'
-  return `'${lease.resource}' is ${how} by ${whoIs(lease.owner)} (${timesOf(lease)}, token ${lease.token})`
+  const token = lease.token === 0n ? 'of other software' : `token ${lease.token}`
+  return `'${lease.resource}' is ${how} by ${whoIs(lease.owner)} (${timesOf(lease)}, ${token})`
 }
 
 /** The same of a lease that this command is itself inside of; undefined where another one holds it. */
@@ -50,7 +53,7 @@ function timesOf({ heldMs, remainingMs }: LeaseInfo): string {
   return heldMs === undefined ? left : `for ${span(heldMs)}, ${left}`
 }
 
-/** The label, behind the random part. */
+/** The label and the note, behind the random part. */
 export function whoIs(owner: string): string {
   return owner.slice(owner.indexOf('@') + 1)
 }

@@ -59,7 +59,9 @@ export interface LeaseRow {
   readonly owner: string
   /** The readable part of the owner, without the random one; null if there is none. */
   readonly label: string | null
-  /** A decimal number, often too large for a JavaScript number. */
+  /** What it is held for, if its holder said so. */
+  readonly note: string | null
+  /** A decimal number, often too large for a JavaScript number; 0 for a lock of other software. */
   readonly token: string
   /** Null: without an end, set by other software. May be below 0 for a moment, until the next look. */
   readonly endsInMs: number | null

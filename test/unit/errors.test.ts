@@ -19,7 +19,7 @@ describe('every error', () => {
   test.each([
     [new HeldError(['a'], 'x@host:1', 1200.4), 'HELD', "'a' is held by x@host:1, for 1.2 s more unless renewed"],
     [
-      new HeldError(['a'], 'x@host:1', 500, { owner: 'x@host:1', forMs: 1020, isInside: false }),
+      new HeldError(['a'], 'x@host:1', 500, { here: { owner: 'x@host:1', forMs: 1020, isInside: false } }),
       'HELD',
       "'a' is held by this very process for 1.0 s. A lease is not re-entrant: is this call inside of the one that holds it?",
     ],
@@ -27,13 +27,13 @@ describe('every error', () => {
     [new WaitTimeoutError(['a'], 500, 'x@host:1'), 'WAIT_TIMEOUT', "waited 500 ms for 'a', held by x@host:1"],
     [new WaitTimeoutError(['a'], 500), 'WAIT_TIMEOUT', "waited 500 ms for 'a'"],
     [
-      new WaitTimeoutError(['a'], 1000, 'x@host:1', { owner: 'x@host:1', forMs: 1020, isInside: false }),
+      new WaitTimeoutError(['a'], 1000, 'x@host:1', { here: { owner: 'x@host:1', forMs: 1020, isInside: false } }),
       'WAIT_TIMEOUT',
       "waited 1 s for 'a', held by this very process for 1.0 s. A lease is not re-entrant: is this call inside of the one " +
         'that holds it?',
     ],
     [
-      new WaitTimeoutError(['a'], 1000, 'x@host:1', { owner: 'x@host:1', forMs: 1020, isInside: true }),
+      new WaitTimeoutError(['a'], 1000, 'x@host:1', { here: { owner: 'x@host:1', forMs: 1020, isInside: true } }),
       'WAIT_TIMEOUT',
       "waited 1 s for 'a', held by this very process for 1.0 s; this call is inside of the one that holds it: use that lease, " +
         'or give both calls reentrant: true',

@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { basename } from 'node:path'
 import { given } from '../../arguments.ts'
 import { inUnits } from '../../duration.ts'
 import type { Engine, Lease, LockEvent, LocksOptions, LossReason } from '../../index.ts'
@@ -29,6 +30,7 @@ export class Holder {
   #graceMs: number
   readonly #onLost: string | undefined
   readonly #label: string | undefined
+  readonly #note: string | undefined
   readonly #terminal: boolean
   readonly #call: Call
   #supervision: Supervision | undefined
@@ -66,6 +68,7 @@ export class Holder {
     this.#graceMs = this.#graceFor(this.ttlMs)
     this.#onLost = options.text('on-lost')
     this.#label = options.text('label') ?? config.label
+    this.#note = options.text('note') ?? programName(this.argv[0]!)
     if (options.has('tty') && options.has('no-tty')) throw usage('--tty and --no-tty exclude each other')
     this.#terminal = wantsTerminal(options.has('tty') ? 'always' : options.has('no-tty') ? 'never' : 'auto')
   }
@@ -88,7 +91,7 @@ export class Holder {
     return {
       ttl: this.ttlMs,
       observe: (event) => this.#observe(event),
-      ...given({ label: this.#label, maxHold: this.maxHoldMs }),
+      ...given({ label: this.#label, note: this.#note, maxHold: this.maxHoldMs }),
     }
   }
 
@@ -189,6 +192,12 @@ export class Holder {
       this.#call.output.complain(`--at-least could not be set, so the job is kept for its whole ttl: ${message}`)
     }
   }
+}
+
+/** Without its folder. The arguments may hold passwords, and everybody who can read the locks could read them. */
+function programName(program: string): string | undefined {
+  const name = basename(program).replaceAll(/\p{C}/gu, '?')
+  return [...name].slice(0, 100).join('') || undefined
 }
 
 /** The parameters of an engine's URL that set how long, and how short, a lease may be. */

@@ -1,5 +1,5 @@
 import { createInterface } from 'node:readline/promises'
-import type { Engine, LeaseInfo } from '../../index.ts'
+import type { LeaseInfo, Locks } from '../../index.ts'
 import { EXIT, usage, type Failure } from '../exit-codes.ts'
 import { clean, type Output } from '../output.ts'
 import { withLocks, type Call } from '../session.ts'
@@ -12,12 +12,15 @@ export async function release(call: Call): Promise<number> {
   if (resource === undefined || others.length > 0)
     throw usage('expected one resource', 'ringfence release --force RESOURCE')
   const holder = line.options.text('holder')
-  return withLocks(call, async ({ locks, engine }) => {
-    const holders = await inspect(locks, resource)
+  return withLocks(call, async ({ locks }) => {
+    const all = await inspect(locks, resource)
+    const holders = all.filter(({ offered }) => offered !== true)
     const leases = holders.filter(({ owner }) => holder === undefined || holder === owner || holder === whoIs(owner))
     if (leases.length === 0) {
       const isFree = holders.length === 0
+      const heir = isFree ? all[0] : undefined
       if (output.json) output.object({ resource, released: false, reason: isFree ? 'free' : 'another holder' })
+      else if (heir !== undefined) output.say(`${heldBy(heir)}, so there is nothing to release`)
       else output.say(`'${resource}' is ${isFree ? 'free' : `not held by ${holder}`}`)
       return EXIT.no
     }
@@ -33,15 +36,14 @@ export async function release(call: Call): Promise<number> {
     }
     if (!line.options.has('yes') && !(await agrees(call, leases))) return EXIT.no
     let wereAllOurs = true
-    for (const lease of leases) if (!(await end(engine, lease, output))) wereAllOurs = false
+    for (const lease of leases) if (!(await end(locks, lease, output))) wereAllOurs = false
     return wereAllOurs ? EXIT.ok : EXIT.no
   })
 }
 
 /** Of this owner alone: if it changed hands while we asked, the new holder keeps it. */
-async function end(engine: Engine, lease: LeaseInfo, output: Output): Promise<boolean> {
-  const { resource, owner, token, remainingMs, shared = false } = lease
-  const { ours } = await engine.release({ resources: [resource], owner, token, ttlMs: remainingMs ?? 1, shared })
+async function end(locks: Locks, { resource, owner, token }: LeaseInfo, output: Output): Promise<boolean> {
+  const ours = await locks.forceRelease(resource, { token, owner })
   if (output.json)
     output.object({ resource, released: ours, owner, token, ...(ours ? {} : { reason: 'changed hands' }) })
   else if (ours) output.say(`released '${resource}' of ${whoIs(owner)}, token ${token}`)

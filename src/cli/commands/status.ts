@@ -6,7 +6,7 @@ import type { Output } from '../output.ts'
 import { withLocks, type Call } from '../session.ts'
 import { table } from '../table.ts'
 import { numberOf, timeOf } from '../time.ts'
-import { inspect, permitsOf, whoIs } from '../who-holds.ts'
+import { heldBy, inspect, permitsOf, whoIs } from '../who-holds.ts'
 
 /** To the top left, and nothing below. */
 const CLEAR = '\u001b[H\u001b[J'
@@ -29,13 +29,13 @@ export async function status(call: Call): Promise<number> {
       const leases = await look()
       if (output.json) output.object({ engine: url, leases: leases.map(forMachines) })
       else if (!output.quiet) print(leases, view)
-      return resource !== undefined && leases.length === 0 ? EXIT.no : EXIT.ok
+      return resource !== undefined && !leases.some(({ offered }) => offered !== true) ? EXIT.no : EXIT.ok
     }
     let last: string | undefined
     while (!signals.interrupted.aborted) {
       const leases = await look()
       const key = leases
-        .map(({ resource, owner, token, waiters }) => [resource, owner, token, waiters].join(' '))
+        .map(({ resource, owner, token, offered, waiters }) => [resource, owner, token, offered, waiters].join(' '))
         .join('\n')
       // A terminal shows the time run down; others want news alone.
       if (process.stdout.isTTY && !output.json) {
@@ -62,18 +62,10 @@ function show(leases: readonly LeaseInfo[], view: View): void {
   else print(leases, view)
 }
 
-function forMachines({
-  resource,
-  owner,
-  token,
-  shared = false,
-  remainingMs,
-  heldMs,
-  waiters,
-  line,
-}: LeaseInfo): object {
+function forMachines(lease: LeaseInfo): object {
+  const { resource, owner, note, token, shared = false, offered, remainingMs, heldMs, waiters, line } = lease
   const times = { remainingMs: rounded(remainingMs) ?? null, heldMs: rounded(heldMs) }
-  return { resource, owner, token, shared, ...times, waiters, line }
+  return { resource, owner, note, token, shared, offered, ...times, waiters, line }
 }
 
 function rounded(ms: number | undefined): number | undefined {
@@ -85,10 +77,14 @@ function print(leases: readonly LeaseInfo[], view: View): void {
   if (permits !== undefined) printPool(leases, permits, view)
   if (leases.length === 0 && permits !== undefined) return
   if (leases.length === 0) return output.line(resource === undefined ? 'nothing is held' : `'${resource}' is free`)
-  const rows = leases.map(({ resource, owner, token, shared, remainingMs, heldMs, waiters }) => [
+  if (resource !== undefined && leases[0]?.offered === true) {
+    output.line(heldBy(leases[0]))
+    return printLine(leases[0].line ?? [], output)
+  }
+  const rows = leases.map(({ resource, owner, token, shared, offered, remainingMs, heldMs, waiters }) => [
     resource,
-    shared === true ? `${whoIs(owner)} (shared)` : whoIs(owner),
-    String(token),
+    offered === true ? `(offered to ${whoIs(owner)})` : shared === true ? `${whoIs(owner)} (shared)` : whoIs(owner),
+    token === 0n ? '-' : String(token),
     heldMs === undefined ? '?' : span(heldMs),
     remainingMs === undefined ? 'no end' : span(remainingMs),
     waiters === undefined ? '?' : String(waiters),

@@ -38,7 +38,7 @@ export class Details {
   readonly #history = find('history', HTMLElement)
   readonly #historyNote = find('history-note', HTMLElement)
   readonly #bar = new Bar()
-  readonly #values: Record<'holder' | 'kind' | 'owner' | 'token' | 'held' | 'left' | 'waiters', HTMLElement>
+  readonly #values: Record<'holder' | 'note' | 'kind' | 'owner' | 'token' | 'held' | 'left' | 'waiters', HTMLElement>
   #ages: (readonly [target: HTMLElement, atMs: number])[] = []
   #waits: (readonly [target: HTMLElement, sinceMs: number])[] = []
   #asking = false
@@ -50,6 +50,7 @@ export class Details {
     this.#leases = leases
     this.#values = {
       holder: this.#fact('Holder', 'wide'),
+      note: this.#fact('Note', 'wide'),
       left: this.#fact('Time left'),
       held: this.#fact('Held for'),
       token: this.#fact('Token', 'code'),
@@ -187,6 +188,7 @@ export class Details {
     this.#tools.hidden = lease === undefined
     if (lease !== undefined) {
       setText(this.#values.holder, lease.holder)
+      setText(this.#values.note, lease.note ?? '–')
       setText(this.#values.owner, lease.owner)
       setText(this.#values.token, lease.token)
       setText(this.#values.kind, lease.shared ? 'shared' : 'exclusive')

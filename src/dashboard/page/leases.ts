@@ -12,6 +12,8 @@ export interface ShownLease {
   owner: string
   /** Who a person would call its holder: the owner without its random part. */
   holder: string
+  /** What it is held for. */
+  note: string | null
   token: string
   endsAtMs: number | null
   ttlMs: number | null
@@ -131,12 +133,13 @@ export class Leases {
 
   #set(row: LeaseRow, madeAtMs: number, toldAtMs: number): void {
     this.#stale = true
-    const { resource, key = resource, owner, token, ttlMs, heldExact, waiters } = row
+    const { resource, key = resource, owner, note, token, ttlMs, heldExact, waiters } = row
     const shared = key !== resource
     const holder = row.label ?? owner
     const fresh = {
       owner,
       holder,
+      note,
       token,
       endsAtMs: row.endsInMs === null ? null : madeAtMs + row.endsInMs,
       ttlMs,

@@ -89,7 +89,7 @@ export class Row {
     const lease = this.lease
     if (lease === undefined) return
     this.#write(this.#resource, lease.resource)
-    this.#write(this.#holder, lease.holder)
+    this.#write(this.#holder, lease.note === null ? lease.holder : `${lease.holder} (${lease.note})`)
     this.#write(this.#shared, lease.shared ? ' shared' : '')
     this.#write(this.#token, lease.token)
     this.#write(this.#waiters, lease.waiters === null ? '–' : String(lease.waiters))

@@ -1,6 +1,7 @@
 import type { Clock } from '../../clock.ts'
 import type { InLine, LeaseInfo } from '../../engine.ts'
 import type { LockEvent } from '../../events.ts'
+import { ownerParts } from '../../owner.ts'
 import { Histories, labelOf } from './history.ts'
 import type { History, HistoryEntry, HistoryType, LeaseChanges, LeaseRow, LineRow } from '../protocol.ts'
 
@@ -229,6 +230,7 @@ function shownRow(row: KnownLease, now: number): LeaseRow {
     ...(key === resource ? {} : { key }),
     owner,
     label: labelOf(owner),
+    note: ownerParts(owner).note ?? null,
     token: String(token),
     endsInMs: endsAtMs === undefined ? null : Math.round(endsAtMs - now),
     ttlMs: ttlMs === undefined ? null : Math.round(ttlMs),

@@ -4,6 +4,7 @@ import type { Engine, LeaseInfo, LeaseRef } from '../../engine.ts'
 import { messageOf } from '../../errors.ts'
 import { shortestTtlMs } from '../../lease.ts'
 import { resourceName } from '../../options.ts'
+import { forceRelease } from '../../status.ts'
 import type { Visitor } from './access.ts'
 import type { Audit, AuditEntry } from './audit.ts'
 import { Refused } from './problem.ts'
@@ -17,9 +18,6 @@ interface ForcingPlan {
   readonly pages: Pages
   readonly audit: Audit
 }
-
-/** Of a release only the time that servers have to answer depends on it. */
-const PATIENCE_TTL_MS = 30_000
 
 type ForcedAction = Omit<AuditEntry, 'atMs' | 'outcome' | 'why' | 'unsaid'>
 
@@ -41,7 +39,7 @@ export class Forcing {
     const { resource, token, owner } = leaseMeant(body)
     const about = { action: 'release', resource, token, ...whoOf(visitor) } as const
     const ours = await this.#done(about, owner, async (lease) => {
-      const { ours } = await this.#engine.release(refOf(lease, PATIENCE_TTL_MS))
+      const ours = await forceRelease(this.#engine, resource, { token: lease.token, owner: lease.owner })
       if (ours) this.#plan.pages.board.forced(lease)
       return ours
     })

@@ -1,3 +1,4 @@
+import { isOurs, ownerParts } from '../../owner.ts'
 import type { HistoryEntry, HistoryType } from '../protocol.ts'
 
 /** Limits on everything: some 100,000 entries, a few tens of megabytes at the very worst. */
@@ -57,5 +58,5 @@ export class Histories {
 
 /** Behind 128 random bits and an @ stands who the holder is, for people. Other software may have owners of another form. */
 export function labelOf(owner: string): string | null {
-  return /^[0-9a-f]{32}@(.+)$/s.exec(owner)?.[1] ?? null
+  return (isOurs(owner) && ownerParts(owner).label) || null
 }

@@ -107,7 +107,8 @@ export class Scanner {
     const read = async (): Promise<void> => {
       for await (const lease of this.#engine.inspect()) {
         if (isGivenUp || this.#isClosed) return
-        this.#board.see(lease)
+        // Nobody holds what is only offered.
+        if (lease.offered !== true) this.#board.see(lease)
         if (++rows % ROWS_A_TURN !== 0) continue
         await turn(clock)
         if (isGivenUp || this.#isClosed) return
@@ -134,7 +135,8 @@ export class Scanner {
 export async function inspectOne(engine: Engine, clock: Clock, resource: string): Promise<readonly LeaseInfo[]> {
   const read = async (): Promise<readonly LeaseInfo[]> => {
     const leases: LeaseInfo[] = []
-    for await (const lease of engine.inspect(resource)) if (lease.resource === resource) leases.push(lease)
+    for await (const lease of engine.inspect(resource))
+      if (lease.resource === resource && lease.offered !== true) leases.push(lease)
     return leases
   }
   return notSilent(clock, read(), () => false)

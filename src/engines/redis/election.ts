@@ -1,5 +1,7 @@
 import type { Deadline, Deadlines } from '../../deadlines.ts'
+import type { NodeVote } from '../../engine.ts'
 import type { NodeFailure } from '../../errors.ts'
+import { NoAnswerError } from '../shared/in-time.ts'
 import { noAnswer, NotSentError } from './errors.ts'
 import type { RedisNode } from './node.ts'
 import type { StepListener } from './request.ts'
@@ -28,11 +30,11 @@ export interface ElectionPlan {
 /** How often the number to confirm may rise before the election is given up. Each time, a rival was granted just before. */
 const CONFIRM_ROUNDS = 4
 
-const NONE: readonly NodeRefusal[] = []
+const NONE: Election['refusals'] = []
 
 /** One owner's election: asks the nodes, decides as early as it can, and reports what slow nodes answer after that. */
 export class Election implements StepListener<NodeAnswer | NodeRefusal> {
-  refusals: readonly NodeRefusal[] = NONE
+  refusals: readonly (NodeRefusal & { readonly node: number })[] = NONE
   /** The highest number seen on any node. */
   highestFence = 0
   readonly #plan: ElectionPlan
@@ -108,6 +110,18 @@ export class Election implements StepListener<NodeAnswer | NodeRefusal> {
     })
   }
 
+  /** What each node has said, for people: after the decision it stays the same. */
+  votes(): NodeVote[] {
+    const ballots = this.#ballotsNow()
+    return this.#plan.nodes.map(({ label: node }, index) => {
+      const refusal = this.refusals.find((refusal) => refusal.node === index)
+      if (refusal !== undefined) return { node, vote: 'refused', holder: refusal.holder }
+      const cause = this.#failures?.get(index)?.cause
+      if (cause !== undefined && !(cause instanceof NoAnswerError)) return { node, vote: 'failed', cause }
+      return { node, vote: cause === undefined && ballots[index]!.votes.length > 0 ? 'granted' : 'silent' }
+    })
+  }
+
   #nodes(fits: (index: number, ballot: Ballots[number]) => boolean): number[] {
     const ballots = this.#ballotsNow()
     return [...ballots.keys()].filter((index) => fits(index, ballots[index]!))
@@ -158,7 +172,7 @@ export class Election implements StepListener<NodeAnswer | NodeRefusal> {
     }
     // It was asked to confirm before it had granted, and said no; now it can be asked again.
     if (answer.kind === 'granted') this.#asked?.delete(index)
-    if (answer.kind === 'refused') this.refusals = [...this.refusals, answer]
+    if (answer.kind === 'refused') this.refusals = [...this.refusals, { ...answer, node: index }]
     this.#count(index, answer.kind === 'refused' ? { kind: 'out' } : answer)
     this.#proceed(answer.kind)
   }

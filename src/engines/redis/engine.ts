@@ -32,7 +32,7 @@ import { SingleNode } from './single-node.ts'
 import type { RedisNode } from './node.ts'
 import { probeRedis } from './probe.ts'
 import { RedisQueue } from './queue.ts'
-import { heldBy, refusalOf } from './refusal.ts'
+import { grantOf, heldBy, refusalOf } from './refusal.ts'
 import { withNextRound } from '../shared/next-round.ts'
 import { asksInOrder } from './split-votes.ts'
 import { QuorumRelease } from './release.ts'
@@ -78,6 +78,7 @@ export class RedisEngine implements Engine {
   readonly #single: SingleNode | undefined
   /** The highest number seen on any node, for the next proposal. */
   #highestFence = 0
+  #observed = false
 
   constructor(nodes: readonly RedisNode[], options: RedisEngineOptions) {
     this.name = options.name
@@ -97,7 +98,10 @@ export class RedisEngine implements Engine {
     this.#single = nodes.length === 1 ? this.#singleNode(nodes[0]!) : undefined
     // One limit for all ttls: the longest that anyone waits for a node.
     if (nodes.length > 1) {
-      this.observe = (tell) => nodes.forEach((node) => node.observe(options.timeoutMs(Infinity), tell))
+      this.observe = (tell) => {
+        this.#observed = true
+        for (const node of nodes) node.observe(options.timeoutMs(Infinity), tell)
+      }
     }
   }
 
@@ -113,7 +117,7 @@ export class RedisEngine implements Engine {
       this.#elect(keys, owner, ttlMs, step, asksInOrder(request), {
         decided: (token, election) => {
           const { length } = this.#nodes
-          if (token !== undefined) resolve({ kind: 'granted', token: BigInt(token) })
+          if (token !== undefined) resolve(grantOf(token, election, this.#observed))
           else if (election.failures.length > length - this.#quorum) reject(this.#failure(election.failures, resources))
           else resolve(withNextRound(refusalOf(election, length), request, elapsedMs(this.#clock, began)))
         },
@@ -135,7 +139,7 @@ export class RedisEngine implements Engine {
           // Where the hand-over may not have arrived, or all of it failed, the old owner's keys would stay for their ttl.
           for (const index of token === undefined ? this.#nodes.keys() : election.doubtful()) undo(index)
           this.#cleanup.ended(requests, keys, lease.owner)
-          if (token !== undefined) resolve({ kind: 'granted', token: BigInt(token) })
+          if (token !== undefined) resolve(grantOf(token, election, this.#observed))
           else if (election.refusals.length > this.#nodes.length - this.#quorum)
             resolve({ kind: 'refused', reason: 'held' })
           // A quorum gave the lease to the next owner, but not with one number, and it is withdrawn from all of them.
@@ -321,7 +325,7 @@ export class RedisEngine implements Engine {
               const isFailure = failures.length > nodes.length - this.#quorum
               if (token === undefined && isFailure) return reject(this.#failure(failures, resources))
               if (token !== undefined) for (const index of election.refusing()) refusal(index)
-              resolve(token)
+              resolve(token === undefined ? undefined : grantOf(token, election, this.#observed))
             },
           })
         }),

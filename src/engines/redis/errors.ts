@@ -1,5 +1,5 @@
 import { inUnits } from '../../duration.ts'
-import { QuorumError, type EngineError, type NodeFailure } from '../../errors.ts'
+import { named, QuorumError, type EngineError, type NodeFailure } from '../../errors.ts'
 import { engineErrorFrom } from '../shared/errors.ts'
 import { NoAnswerError } from '../shared/in-time.ts'
 import type { RedisClient } from './client.ts'
@@ -41,6 +41,16 @@ function isHopeless(cause: Error): boolean {
   return cause instanceof NotSentError ? cause.permanent : isPermanent(cause)
 }
 
+/** A key of another type: the server names neither the key nor the way out. */
+function withRemedy(cause: Error, resources: readonly string[]): Error {
+  if (resources.length === 0 || !/\bWRONGTYPE\b/.test(cause.message)) return cause
+  return new Error(
+    `WRONGTYPE: a key of ${named(resources)} is not a lock: other software keeps something else there; choose another name, ` +
+      "or give the locks keys of their own with the engine's option prefix",
+    { cause },
+  )
+}
+
 /** Too few nodes did what they were asked for. Trying again makes sense unless none of them will ever do it. */
 export function failureOf(
   failures: readonly NodeFailure[],
@@ -48,7 +58,8 @@ export function failureOf(
   { quorum, size }: { readonly quorum: number; readonly size: number },
 ): EngineError {
   const transient = failures.some(({ cause }) => !isHopeless(cause))
-  if (size > 1) return new QuorumError(resources, { quorum, size, nodes: failures, transient })
-  const [{ node, cause } = { node: 'the server', cause: new Error('no answer') }] = failures
+  const nodes = failures.map(({ node, cause }) => ({ node, cause: withRemedy(cause, resources) }))
+  if (size > 1) return new QuorumError(resources, { quorum, size, nodes, transient })
+  const [{ node, cause } = { node: 'the server', cause: new Error('no answer') }] = nodes
   return engineErrorFrom(cause, node, resources, { isPermanent: !transient })
 }

@@ -1,6 +1,7 @@
 import type { Deadlines } from '../../deadlines.ts'
 import type { InLine, LeaseInfo } from '../../engine.ts'
 import { asError, type NodeFailure } from '../../errors.ts'
+import { isOurs } from '../../owner.ts'
 import { inTime } from '../shared/in-time.ts'
 import { ask } from './ask.ts'
 import { failureOf, noAnswer } from './errors.ts'
@@ -164,6 +165,7 @@ async function inspectNode(node: RedisNode, resources: readonly string[]): Promi
 /** What one node says of one holder. */
 interface Vote extends NodeReader {
   readonly fence: number
+  readonly nowUs: number
 }
 
 /**
@@ -177,19 +179,16 @@ function agreed(resource: string, answers: readonly NodeLease[], size: number): 
   const readers = votesFor(answers, (answer) => answer.readers)
   const isShared = most(readers) > most(writers)
   const holders = [...(isShared ? readers : writers).values()].sort((some, others) => others.length - some.length)
-  const line = lineOf(answers)
   const quorum = quorumOf(size)
-  return holders
-    .filter((votes) => votes.length + size - answers.length >= quorum)
-    .slice(0, isShared ? holders.length : 1)
-    .map((votes) => ({
-      resource,
-      owner: votes[0]!.owner,
-      ...tokenAndTime(votes, quorum),
-      ...(isShared ? { shared: true } : {}),
-      waiters: line.length,
-      ...(line.length > 0 ? { line } : {}),
-    }))
+  const agreedOn = holders.filter((votes) => votes.length + size - answers.length >= quorum)
+  if (agreedOn.length === 0) return offered(resource, answers, size)
+  return agreedOn.slice(0, isShared ? agreedOn.length : 1).map((votes) => ({
+    resource,
+    owner: votes[0]!.owner,
+    ...tokenAndTime(votes, quorum, isShared),
+    ...(isShared ? { shared: true } : {}),
+    ...waitersIn(answers),
+  }))
 }
 
 function votesFor(
@@ -199,7 +198,7 @@ function votesFor(
   const votes = new Map<string, Vote[]>()
   for (const answer of answers) {
     for (const holder of holdersOf(answer)) {
-      const vote = { ...holder, fence: answer.fence }
+      const vote = { ...holder, fence: answer.fence, nowUs: answer.nowUs }
       votes.set(holder.owner, [...(votes.get(holder.owner) ?? []), vote])
     }
   }
@@ -210,13 +209,47 @@ function most(votes: ReadonlyMap<string, Vote[]>): number {
   return Math.max(0, ...[...votes.values()].map((all) => all.length))
 }
 
-function tokenAndTime(votes: readonly Vote[], quorum: number): Pick<LeaseInfo, 'token' | 'remainingMs'> {
+function tokenAndTime(
+  votes: readonly Vote[],
+  quorum: number,
+  isShared: boolean,
+): Pick<LeaseInfo, 'token' | 'remainingMs' | 'heldMs'> {
   const times = votes.map(({ remainingMs }) => remainingMs ?? Infinity).sort((a, b) => b - a)
-  const remainingMs = times[quorum - 1] ?? times.at(-1)!
+  const leftMs = times[quorum - 1] ?? times.at(-1)!
+  const remainingMs = leftMs === Infinity ? undefined : leftMs
+  // The counter is ours. A lock of other software has not moved it.
+  if (!isOurs(votes[0]!.owner)) return { token: 0n, remainingMs }
   const fences = votes.map(({ fence }) => fence).sort((a, b) => a - b)
   // The number that a quorum shares is the token; a node that was ahead may show more.
   const token = fences.find((fence) => fences.filter((other) => other === fence).length >= quorum) ?? fences[0]!
-  return { token: BigInt(token), remainingMs: remainingMs === Infinity ? undefined : remainingMs }
+  // Readers share the number of the first of them.
+  return { token: BigInt(token), remainingMs, ...(isShared ? {} : heldSince(token, votes)) }
+}
+
+/**
+ * A token is the time of its grant in µs, as the nodes' clocks had it to within two seconds, unless the counter was ahead of
+ * them. While it is, nothing can be said.
+ */
+function heldSince(token: number, votes: readonly Vote[]): { heldMs?: number } {
+  const clocks = votes.map(({ nowUs }) => nowUs).sort((a, b) => a - b)
+  const heldMs = Math.floor((clocks[clocks.length >> 1]! - token) / 1000)
+  return heldMs >= 0 ? { heldMs } : {}
+}
+
+/** Nobody holds it, but it is offered to the first in line: on a quorum of nodes, as far as it has not claimed them yet. */
+function offered(resource: string, answers: readonly NodeLease[], size: number): LeaseInfo[] {
+  for (const heir of new Set(answers.map((answer) => answer.heir).filter((heir) => heir !== undefined))) {
+    const votes = answers.filter((answer) => answer.heir === heir || answer.owner === heir)
+    if (votes.length < quorumOf(size)) continue
+    const remainingMs = Math.max(...votes.map((vote) => vote.remainingMs ?? 0))
+    return [{ resource, owner: heir, token: 0n, remainingMs, offered: true, ...waitersIn(answers) }]
+  }
+  return []
+}
+
+function waitersIn(answers: readonly NodeLease[]): Pick<LeaseInfo, 'waiters' | 'line'> {
+  const line = lineOf(answers)
+  return { waiters: line.length, ...(line.length > 0 ? { line } : {}) }
 }
 
 /** Whoever is in line on some node: a node may have missed one who came while it was away. */

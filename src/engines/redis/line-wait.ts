@@ -28,7 +28,7 @@ export interface RedisQueuePlan {
    * An election by claims. Where it is lost, or a node grants late, `left` is called with nodes on which something may be left.
    * Rejects if too few nodes have answered to it.
    */
-  claim(request: LeaseRequest, keys: KeySet, owner: string, left: (index: number) => void): Promise<number | undefined>
+  claim(request: LeaseRequest, keys: KeySet, owner: string, left: (index: number) => void): Promise<Grant | undefined>
   failure(failures: readonly NodeFailure[], resources: readonly string[]): EngineError
 }
 
@@ -266,15 +266,15 @@ export class LineWait {
     const since = instant(this.#plan.clock)
     const owner = this.#owner
     this.#isClaiming = true
-    const token = await this.#plan
+    const grant = await this.#plan
       .claim(this.#request, this.#keys, owner, (index) => this.#leftOver(index, owner))
       .finally(() => (this.#isClaiming = false))
-    if (token !== undefined) {
+    if (grant !== undefined) {
       this.#isOver = true
       this.#won = owner
       // What an owner before it may still have somewhere.
       for (const [index, { old }] of this.#lines.entries()) if (old !== undefined) this.#undo(index, old)
-      return { kind: 'granted', token: BigInt(token), owner, since }
+      return { ...grant, owner, since }
     }
     this.#owner = this.#newOwner()
     for (const [index, line] of this.#lines.entries()) {

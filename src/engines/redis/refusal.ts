@@ -1,7 +1,13 @@
-import type { Refusal } from '../../engine.ts'
+import type { Grant, Refusal } from '../../engine.ts'
 import type { Election } from './election.ts'
 import type { NodeRefusal } from './steps.ts'
 import { quorumOf } from './votes.ts'
+
+/** The grant of an election that was won. The votes are for observers alone. */
+export function grantOf(token: number, election: Election, isObserved: boolean): Grant {
+  const grant = { kind: 'granted', token: BigInt(token) } as const
+  return isObserved ? { ...grant, votes: () => election.votes() } : grant
+}
 
 /** The refusal of an election that was lost although enough nodes answered. */
 export function refusalOf(election: Election, size: number): Refusal {
@@ -12,7 +18,7 @@ export function refusalOf(election: Election, size: number): Refusal {
   const votes = refusals.filter((refusal) => held !== undefined && isSame(refusal, held)).length
   // As far as is known: the others have not answered, or were not even asked.
   const mayHoldQuorum = election.granted().length === 0 && votes + size - refusals.length >= quorum
-  const named = holder === undefined ? {} : { holder }
+  const named = { ...(holder === undefined ? {} : { holder }), votes: () => election.votes() }
   if (votes < quorum && !mayHoldQuorum) return { kind: 'refused', reason: 'split', ...named }
   const remainingMs = freeInMs(election, quorum)
   return { kind: 'refused', reason: 'held', ...named, ...(remainingMs === undefined ? {} : { remainingMs }) }

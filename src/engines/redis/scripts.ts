@@ -314,20 +314,20 @@ export function epochScript(epoch: string): Script {
 
 /**
  * KEYS: L and F of each resource, then Q of each and S of each unless this user may not use them. ARGV: how many resources. Returns
- * owner (or ''), time left (-1 without end), F, those in line with their tickets, and the readers with their times left, of each. A lock
- * that is offered has no owner.
+ * owner (or ''), time left (-1 without end), F, those in line with their tickets, the readers with their times left, and this node's
+ * clock in µs, of each. The owner of a lock that is offered is the offer.
  */
 export const INSPECT = script(
   'inspect',
-  `${READ}${WAITING}${READING}local answers, count = {}, 2 * ARGV[1]
+  `${READ}${WAITING}${READING}local answers, count, time = {}, 2 * ARGV[1], redis.call('time')
+local now = string.format('%.0f', time[1] * 1000000 + time[2])
 for i = 1, count, 2 do
   local fence = read(KEYS[i + 1])
   local owner = read(KEYS[i]) or ''
-  if string.sub(owner, 1, ${OFFERED.length}) == '${OFFERED}' then owner = '' end
   local key = KEYS[count + (i + 1) / 2]
   local line = key and waiting(key) or {}
   local readers = key and string.sub(owner, 1, ${SHARED.length}) == '${SHARED}' and reading(KEYS[count + count / 2 + (i + 1) / 2]) or {}
-  answers[#answers + 1] = {owner, redis.call('pttl', KEYS[i]), tonumber(fence) and fence or '0', line, readers}
+  answers[#answers + 1] = {owner, redis.call('pttl', KEYS[i]), tonumber(fence) and fence or '0', line, readers, now}
 end
 return answers
 `,

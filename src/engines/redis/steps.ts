@@ -163,12 +163,16 @@ export function readRelease(reply: unknown): NodeRelease {
 export interface NodeLease {
   /** Empty when nobody holds it. */
   readonly owner: string
+  /** To whom it is offered, who has not taken it yet. */
+  readonly heir: string | undefined
   readonly remainingMs: number | undefined
   readonly fence: number
   /** Those in line, the first one first. */
   readonly line: readonly InLine[]
   /** Those that share it, if it is shared; then `owner` is one of them. */
   readonly readers: readonly NodeReader[]
+  /** The node's clock. */
+  readonly nowUs: number
 }
 
 export interface NodeReader {
@@ -184,14 +188,23 @@ export function inspectStep({ piece: pairs, withReaders, channels }: KeySet): St
 function readLeases(reply: unknown): readonly NodeLease[] {
   if (!Array.isArray(reply)) throw nonsense(reply, INSPECT)
   return reply.map((row: unknown) => {
-    const [name, left, fence, line, readers] = fields(row, INSPECT)
-    const owner = holderName(name)
+    const [name, left, fence, line, readers, now] = fields(row, INSPECT)
     const remainingMs = timeLeft(left, INSPECT)
+    const isOffer = String(name).startsWith(OFFERED)
     const isShared = String(name).startsWith(SHARED)
+    const owner = isOffer ? '' : holderName(name)
     const all = isShared ? readReaders(readers) : []
     // A user who may not use the keys of readers sees one of them.
     const alone = isShared && all.length === 0 ? [{ owner, remainingMs }] : []
-    return { owner, remainingMs, fence: numeric(fence, INSPECT), line: readLine(line), readers: [...all, ...alone] }
+    return {
+      owner,
+      heir: isOffer ? holderName(name) : undefined,
+      remainingMs,
+      fence: numeric(fence, INSPECT),
+      line: readLine(line),
+      readers: [...all, ...alone],
+      nowUs: numeric(now, INSPECT),
+    }
   })
 }
 
