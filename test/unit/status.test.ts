@@ -81,8 +81,12 @@ describe('forceRelease', () => {
   test('refuses what is no token', async () => {
     const { locks } = bench()
     for (const token of [7, '7', undefined])
-      await expect(locks.forceRelease('a', { token } as never)).rejects.toThrow(/^token: expected a bigint, as inspect\(\)/)
+      await expect(locks.forceRelease('a', { token } as never)).rejects.toThrow(
+        /^token: expected a bigint, as inspect\(\)/,
+      )
     await expect(locks.forceRelease('a', {} as never)).rejects.toThrow(/^token: expected a bigint/)
-    await expect(locks.forceRelease('a', { token: 1n, tokn: 2 } as never)).rejects.toThrow(/^options: expected token, owner/)
+    await expect(locks.forceRelease('a', { token: 1n, tokn: 2 } as never)).rejects.toThrow(
+      /^options: expected token, owner/,
+    )
   })
 })

@@ -197,7 +197,7 @@ export class Holder {
 /** Without its folder. The arguments may hold passwords, and everybody who can read the locks could read them. */
 function programName(program: string): string | undefined {
   const name = basename(program).replaceAll(/\p{C}/gu, '?')
-  return [...name].slice(0, 100).join('') || undefined
+  return Array.from(name).slice(0, 100).join('') || undefined
 }
 
 /** The parameters of an engine's URL that set how long, and how short, a lease may be. */

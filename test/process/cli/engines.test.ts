@@ -156,6 +156,7 @@ test.concurrent.each([
   'postgres://postgres@127.0.0.1:1/postgres',
   'mariadb://root@127.0.0.1:1/test',
   'mongodb://127.0.0.1:1/app',
+  'mongodb://127.0.0.1:1/app?requestTimeout=10s',
   'etcd://127.0.0.1:1',
   'consul://127.0.0.1:1',
   'zookeeper://127.0.0.1:1',

@@ -168,6 +168,16 @@ test.each([
       `after each %, got ${scheme}://u:***@a/b\n  next: write % as %25, also in a password\n`,
     ],
   ),
+  [
+    'a parameter that the driver does not know',
+    ['status', '-e', 'mongodb://u@127.0.0.1:1/app?requstTimeout=10s'],
+    '--engine: expected a URL that the mongodb driver takes, got mongodb://u@127.0.0.1:1/app?requstTimeout=10s: option',
+  ],
+  [
+    'a note that is too long',
+    ['run', '--note', 'a'.repeat(201), 'x', '--', 'true'],
+    '--note: expected a string of at most 200',
+  ],
   ['a bare % in a path', ['status', '-e', 'file:/tmp/100%.db'], 'next: write % as %25'],
   ['an unknown command', ['rum'], "unknown command 'rum'; did you mean run?"],
   ['an option before the command', ['--quiet'], 'expected a command, got the option --quiet: options stand behind'],

@@ -30,7 +30,7 @@ test('the command finds its lease in the environment, on one resource and on sev
   const show =
     'printf "%s\\n" "$RINGFENCE_RESOURCE" "$RINGFENCE_TOKEN" "$RINGFENCE_OWNER" "$RINGFENCE_ENGINE"; cat "$RINGFENCE_DEADLINE_FILE"'
   const { stdout } = await home.run(['run', '--label', 'me', 'stock:7', 'order:42', '--', 'sh', '-c', show])
-  expect(stdout).toMatch(/^order:42\nstock:7\n\d+\n[0-9a-f]{32}@me\nfile:.*\n(uptime|unix)( \d+){4}\n$/)
+  expect(stdout).toMatch(/^order:42\nstock:7\n\d+\n[0-9a-f]{32}@me \(sh\)\nfile:.*\n(uptime|unix)( \d+){4}\n$/)
 })
 
 test('status shows who holds what, also to machines, and --watch tells each change in a line', async () => {
@@ -42,11 +42,11 @@ test('status shows who holds what, also to machines, and --watch tells each chan
   expect({ code, stdout }).toEqual({
     code: 0,
     stdout: expect.stringMatching(
-      /^RESOURCE +HOLDER +TOKEN +SINCE +LEFT +WAITING\nshown +alice +\d+ .* \d+ s +0\n$/,
+      /^RESOURCE +HOLDER +TOKEN +SINCE +LEFT +WAITING\nshown +alice \(sh\) +\d+ .* \d+ s +0\n$/,
     ) as string,
   })
   expect(await home.run(['status', 'other'])).toMatchObject({ code: EXIT.no, stdout: "'other' is free\n" })
-  await watching.printed(/"owner":"[0-9a-f]+@alice"/)
+  await watching.printed(/"owner":"[0-9a-f]+@alice \(sh\)","note":"sh"/)
   holder.type('\n')
   await holder.ended
   await watching.printed(/alice[^]*"leases":\[\]/)
@@ -54,6 +54,39 @@ test('status shows who holds what, also to machines, and --watch tells each chan
   expect(await watching.ended).toMatchObject({ code: 0, stderr: '' })
   const lines = watching.stdout.trim().split('\n')
   expect(lines.map((line) => (JSON.parse(line) as { leases: unknown[] }).leases.length)).toEqual([0, 1, 0])
+})
+
+test('a note says what the lease is for; without one it is the program, and never its arguments', async () => {
+  const script = 'echo ready; read -r _'
+  const named = home.start(['run', '--note', 'nightly dump', 'noted', '--', 'sh', '-c', script])
+  const plain = home.start(['run', 'plain', '--', '/bin/sh', '-c', script, '--password=hush'])
+  await Promise.all([named.printed(/ready/), plain.printed(/ready/)])
+  const [one, two] = await Promise.all(['noted', 'plain'].map((name) => home.run(['status', name])))
+  expect(one!.stdout).toMatch(/\nnoted +\S+ \(nightly dump\) /)
+  expect(two!.stdout).toMatch(/\nplain +\S+ \(sh\) /)
+  const refused = await home.run(['run', '--no-wait', 'noted', '--', 'true'])
+  expect(refused).toMatchObject({ code: EXIT.held, stderr: expect.stringContaining('(nightly dump)') as string })
+  for (const holder of [named, plain]) {
+    holder.type('\n')
+    await holder.ended
+  }
+})
+
+test('a lock that is only offered is neither free nor held', async () => {
+  await using server = await startRedis()
+  const env = { RINGFENCE_URL: server.url }
+  await server.cli('SET', 'job', `offered:${'a'.repeat(32)}@heir`, 'PX', '60000')
+  const said = "'job' is offered to heir, which has not taken it yet"
+  expect(await home.run(['status', 'job'], { env })).toMatchObject({ code: EXIT.no, stdout: `${said}\n` })
+  expect((await home.run(['status'], { env })).stdout).not.toContain('free')
+  expect(await home.run(['run', '--no-wait', 'job', '--', 'true'], { env })).toMatchObject({
+    code: EXIT.held,
+    stderr: `ringfence: ${said}\n`,
+  })
+  expect(await home.run(['release', '--force', '--yes', 'job'], { env })).toMatchObject({
+    code: EXIT.no,
+    stderr: `ringfence: ${said}, so there is nothing to release\n`,
+  })
 })
 
 test('elect says that the engine can not be reached, and that it answers again, once each', async () => {
@@ -204,7 +237,7 @@ test('a config file in the current folder counts, and a wrong one is told', asyn
   )
   expect(await elsewhere.run(['run', 'x', '--', 'sh', '-c', 'echo "$RINGFENCE_OWNER"'])).toMatchObject({
     code: 0,
-    stdout: expect.stringMatching(/@from-config\n$/) as string,
+    stdout: expect.stringMatching(/@from-config \(sh\)\n$/) as string,
   })
   expect(readFileSync(elsewhere.file('own.db')).length).toBeGreaterThan(0)
   writeFileSync(elsewhere.file('ringfence.json'), '{ "ttl": 5, password')
