@@ -59,7 +59,7 @@ export const LINE_BUGS: readonly Mutation[] = [
     'peers 3',
     'seeds',
     'src/engines/redis/line-wait.js',
-    "return { kind: 'granted', token: BigInt(token), owner, since };",
-    "return { kind: 'granted', token: BigInt(token), owner, since: instant(this.#plan.clock) };",
+    'return { ...grant, owner, since };',
+    'return { ...grant, owner, since: instant(this.#plan.clock) };',
   ),
 ]

@@ -27,16 +27,16 @@ test('held, timed out and skipped have codes of their own, and nothing is run', 
   expect(await home.run(['run', '--no-wait', 'taken', ...touch])).toMatchObject({
     code: EXIT.held,
     stderr: expect.stringMatching(
-      /^ringfence: 'taken' is held by \S+ \(for \d\S* m?s, \d+ s left unless renewed, token \d+\)\n$/,
+      /^ringfence: 'taken' is held by \S+ \(sh\) \(for \d\S* m?s, \d+ s left unless renewed, token \d+\)\n$/,
     ) as string,
   })
   expect(await home.run(['run', '--wait', '200ms', 'taken', ...touch])).toMatchObject({
     code: EXIT.waitTimeout,
-    stderr: expect.stringMatching(/^ringfence: waited 200 ms: 'taken' is held by \S+ \(for /) as string,
+    stderr: expect.stringMatching(/^ringfence: waited 200 ms: 'taken' is held by \S+ \(sh\) \(for /) as string,
   })
   const skipped = await home.run(['run', '--once', 'taken', ...touch])
   expect(skipped.stderr).toMatch(
-    /^ringfence: skipped: 'taken' runs, or has just run, on \S+ \(began \d\S* m?s ago; not again for \d+ s, or longer if it still runs\)\n$/,
+    /^ringfence: skipped: 'taken' runs, or has just run, on \S+ \(sh\) \(began \d\S* m?s ago; not again for \d+ s, or longer if it still runs\)\n$/,
   )
   expect(skipped.code).toBe(EXIT.skipped)
   const toMachines = await home.run(['run', '--json', '--once', 'taken', ...touch])

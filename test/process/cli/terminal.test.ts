@@ -211,7 +211,7 @@ test('release asks on the terminal, says whose it is, and takes no for an answer
   ])
   await holder.printed(/ready/)
   const refused = home.terminal('"$NODE" "$RINGFENCE" release --force asked')
-  await refused.printed(/'asked' is held by mallory \(for .*\[y\/N\]/s)
+  await refused.printed(/'asked' is held by mallory \(sh\) \(for .*\[y\/N\]/s)
   refused.type('n\n')
   expect(await refused.ended).toMatchObject({ code: 1 })
   expect(await home.run(['status', 'asked'])).toMatchObject({ code: 0 })
