@@ -189,6 +189,26 @@ export const WITH_LOCKS: Cases = {
     const { resources, owner, token } = held!
     await engine.release({ resources, owner, token, ttlMs: LONG_TTL_MS })
   },
+  async 'everyone sees who holds a resource and for what, and can end that very lease'(fixture) {
+    const [one, two] = [await fixture.locks(), await fixture.locks()]
+    const [name] = fixture.names(1)
+    assert.equal(await two.status(name!), null)
+    const note = `invoice 42/7f3a (100 %, "ü" & 漢字) \\ 'x'; ${'語'.repeat(100)}`
+    const lease = await one.acquire(name!, { note })
+    const status = await two.status(name!)
+    assert.deepEqual(
+      status?.holders.map((info) => [info.resource, info.owner, info.token, info.note]),
+      [[name, lease.owner, lease.token, note]],
+    )
+    await lease.extend()
+    assert.equal(await two.forceRelease(name!, { token: lease.token + 1n }), false)
+    assert.equal(await two.forceRelease(name!, { token: lease.token }), true)
+    await assert.rejects(lease.extend(), { code: 'LEASE_LOST', reason: 'stolen' })
+    let next: Lease | null = null
+    await fixture.eventually('the next one to get it', async () => (next = await two.tryAcquire(name!)) !== null)
+    assert.equal(await one.forceRelease(name!, { token: lease.token }), false)
+    assert.equal(await next!.release(), true)
+  },
   async 'closing the locks releases their leases'(fixture) {
     const [one, two] = [await fixture.locks(), await fixture.locks()]
     const [name] = fixture.names(1)

@@ -77,12 +77,13 @@ describe.each(Object.entries(kinds))('on %s', (_name, { nodes, start }) => {
   })
 
   test('a page sees leases come, be renewed, change hands and go, and its history tells it', async () => {
-    const locks = createLocks(served.engine(), { ttl: '6s', label: 'worker-1' })
+    const locks = createLocks(served.engine(), { ttl: '6s', label: 'worker-1', note: 'invoice 42' })
     await using early = await locks.acquire('early')
     await using page = dashboard(engine, WRITER)
     await using viewer = await Viewer.open(page)
     const shown = await viewer.sees('early')
-    expect(shown).toMatchObject({ owner: early.owner, label: 'worker-1', token: String(early.token) })
+    const row = { owner: early.owner, label: 'worker-1', note: 'invoice 42', token: String(early.token) }
+    expect(shown).toMatchObject(row)
     expect(shown.endsAtMs! - performance.now()).toBeLessThanOrEqual(6000)
     expect(shown.ttlMs).toBeGreaterThan(1000)
     const first = await locks.acquire('passed on')

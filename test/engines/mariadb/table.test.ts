@@ -262,3 +262,11 @@ test('a client that is none, one whose answers are no rows, and bad options are 
     await engine.close()
   }
 })
+
+test('the longest owner fits: a label and a note of 200 characters of three bytes each', async () => {
+  const locks = createLocks(open(), { label: '漢'.repeat(200), note: '字'.repeat(200) })
+  const lease = await locks.acquire('a')
+  await lease.extend()
+  expect((await locks.status('a'))?.holders).toMatchObject([{ owner: lease.owner, note: '字'.repeat(200) }])
+  expect(await lease.release()).toBe(true)
+})
