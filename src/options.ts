@@ -232,7 +232,7 @@ function labelOrThrow(label: unknown): string {
   throw new RangeError(`label: expected a name without '${OPEN}', which a note begins with, got ${shown(label)}`)
 }
 
-export function noteOrThrow(note: unknown): string {
+function noteOrThrow(note: unknown): string {
   const text = printable(note, 'note')
   if (text !== '') return text
   throw new RangeError('note: expected a text, got an empty one; leave it out where there is nothing to say')

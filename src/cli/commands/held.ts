@@ -1,6 +1,7 @@
 import { remainingByFile } from '../child/deadline-file.ts'
 import { EXIT, usage } from '../exit-codes.ts'
 import { span } from '../../duration.ts'
+import { ownerParts } from '../../owner.ts'
 import type { Call } from '../session.ts'
 
 /** Is the lease that this process was started under still held? */
@@ -14,11 +15,13 @@ export async function held({ output }: Call): Promise<number> {
   }
   const remainingMs = remainingByFile(path)
   const isHeld = remainingMs > 0
+  const { note } = ownerParts(process.env['RINGFENCE_OWNER'] ?? '')
   if (output.json) {
     const { RINGFENCE_RESOURCE: resource = '', RINGFENCE_TOKEN: token } = process.env
-    output.object({ held: isHeld, remainingMs, resources: resource.split('\n'), token })
+    output.object({ held: isHeld, remainingMs, resources: resource.split('\n'), token, note })
   } else if (!output.quiet && process.stdout.isTTY) {
-    output.line(isHeld ? `held, for ${span(remainingMs)} more unless renewed` : 'not held')
+    const what = note === undefined ? '' : ` (${note})`
+    output.line(isHeld ? `held${what}, for ${span(remainingMs)} more unless renewed` : `not held${what}`)
   }
   return isHeld ? EXIT.ok : EXIT.no
 }

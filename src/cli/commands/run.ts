@@ -203,7 +203,8 @@ async function runOnce(
       return { outcome: value.kind, exitCode, ending: value, ...given({ lease }) }
     }
     const other = await holderOf(call, locks)
-    const where = other === undefined ? 'elsewhere' : `on ${whoIs(other.owner)} (${runTimes(other)})`
+    const isHeld = other !== undefined && other.offered !== true
+    const where = isHeld ? `on ${whoIs(other.owner)} (${runTimes(other)})` : 'elsewhere'
     call.output.say(`skipped: '${call.line.names[0]}' runs, or has just run, ${where}`)
     return { outcome: 'skipped', exitCode: skipped, holder: other?.owner }
   } catch (error) {

@@ -1,7 +1,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { EXIT } from '../../../src/cli/exit-codes.ts'
-import { Home } from '../../../harness/command.ts'
+import { Home, RINGFENCE } from '../../../harness/command.ts'
 import { startRedis, startRedisNodes } from '../../../harness/servers/redis.ts'
 import { until } from '../../../harness/until.ts'
 
@@ -268,6 +268,13 @@ test('a campaign that is interrupted leaves the queue', async () => {
   other.signal('SIGTERM')
   expect(await other.ended).toMatchObject({ code: 143, stdout: '' })
   expect(await waiting()).toBe(0)
+})
+
+test('held tells machines what the lease is for', async () => {
+  const inside = [process.execPath, RINGFENCE, 'held', '--json']
+  const { code, stdout } = await home.run(['run', '--note', 'nightly dump', 'asked', '--', ...inside])
+  expect(code).toBe(0)
+  expect(JSON.parse(stdout)).toMatchObject({ held: true, resources: ['asked'], note: 'nightly dump' })
 })
 
 test('held outside of a command says what is missing', async () => {
