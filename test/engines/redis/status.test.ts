@@ -152,11 +152,11 @@ describe('the votes of a quorum', () => {
   test('say that a node was silent', async () => {
     await using nodes = await startRedisNodes(3)
     const own = nodes.nodes.map(({ port }) => new Redis({ host: '127.0.0.1', port }).on('error', () => undefined))
-    const one = createLocks(redlock(own, { requestTimeout: '500ms' }), { ttl: '60s' })
+    const one = createLocks(redlock(own, { requestTimeout: '10s' }), { ttl: '60s' })
     const lease = await one.acquire('voted')
     const [frozen, ...others] = nodes.nodes
     await frozen!.freeze()
-    const two = createLocks(redlock(own, { requestTimeout: '500ms' }))
+    const two = createLocks(redlock(own, { requestTimeout: '10s' }))
     const error = (await two.acquire('voted', { wait: 0 }).catch((error: unknown) => error)) as HeldError
     expect(error.votes).toEqual([
       { node: `127.0.0.1:${frozen!.port}`, vote: 'silent' },
