@@ -326,7 +326,8 @@ class Stand extends Waiter {
   }
 
   override granted(acquisition: Acquisition): void {
-    const isFirst = this.#waiter.settle(this)
+    // One that was abandoned gives back what it gets: its call goes on.
+    const isFirst = this.isWanted() && this.#waiter.settle(this)
     super.granted(acquisition)
     if (isFirst) this.#waiter.leave(acquisition.chain !== undefined)
   }

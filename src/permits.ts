@@ -66,14 +66,14 @@ export class Permits {
     this.#held.delete(permit)
   }
 
-  /** All of them: at first those that may be free, in random order; then those that were seen held, the longest ago first. */
+  /** All of them, as it is known now: at first those that may be free, in random order; then those that were seen held, the longest ago first. */
   *candidates(): Generator<number, undefined> {
     const nowMs = this.#clock.monotonicMs()
     const free: number[] = []
-    const held: number[] = []
+    const held: { readonly permit: number; readonly atMs: number }[] = []
     for (let permit = 0; permit < this.count; permit++) {
-      const { untilMs = 0 } = this.#held.get(permit) ?? {}
-      if (untilMs > nowMs) held.push(permit)
+      const seen = this.#held.get(permit)
+      if (seen !== undefined && seen.untilMs > nowMs) held.push({ permit, atMs: seen.atMs })
       else free.push(permit)
     }
     for (let left = free.length; left > 0; left--) {
@@ -81,7 +81,7 @@ export class Permits {
       yield free[index]!
       free[index] = free[left - 1]!
     }
-    yield* held.sort((some, other) => this.#held.get(some)!.atMs - this.#held.get(other)!.atMs)
+    for (const { permit } of held.sort((some, other) => some.atMs - other.atMs)) yield permit
   }
 }
 

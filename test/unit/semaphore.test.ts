@@ -347,6 +347,34 @@ describe('a wait', () => {
     expect((trying.reason as Error).message).toMatch(/^these locks are closed/)
   })
 
+  test('goes on when a permit is granted at which it does not wait any more', async () => {
+    const it = bench({ wait: '1h' })
+    const others = neighbour(it, { ttl: '2h' }).semaphore('gpu', 20)
+    const held: PermitLease[] = []
+    for (let index = 0; index < 20; index++) held.push((await others.tryAcquire())!)
+    const gate = new Gate()
+    let late = ''
+    const refused = Array.from({ length: 27 }, () => (_: unknown, pass: () => Promise<Grant | Refusal>) => pass())
+    it.engine.next.acquire.push(...refused, async ({ resources }, pass) => {
+      late = resources[0]!
+      await gate.opened
+      // Nobody else comes in between.
+      const freed = it.engine.inner.release(refOf(held.find((lease) => lease.resources[0] === late)!))
+      const granted = pass()
+      await freed
+      return granted
+    })
+    const waiting = watched(it.locks.semaphore('gpu', 20).acquire())
+    // It looks at all of them, waits at eight, and then at others: the answer about the last of the eight comes after that.
+    await it.clock.advance(1500)
+    expect(it.engine.calls.filter((call) => call.op === 'unwatch').length).toBeGreaterThan(0)
+    expect(late).not.toBe('')
+    gate.open()
+    await it.clock.advance(5000)
+    expect(waiting.value?.resources).toEqual([late])
+    expect(await it.leases()).toHaveLength(20)
+  })
+
   test('is ended by close', async () => {
     const it = bench({ wait: '1h' })
     await neighbour(it).semaphore('gpu', 2).acquire()
