@@ -11,6 +11,7 @@ export const FIRST: readonly string[] = [
   'process/cli/loss',
   'engines/redis/peers/side-by-side',
   'sim/explore',
+  'engines/semaphore',
   'process/cli/engines',
   'engines/postgres/conformance',
   'engines/etcd/cluster',

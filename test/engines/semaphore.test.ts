@@ -97,6 +97,28 @@ describe.each(Object.entries(ENGINES))('%s', (_, start) => {
       .toEqual([])
   })
 
+  test('with more permits than it waits at at once, it serves all, for as long as it takes to move on several times', async () => {
+    const processes = [process(), process(), process()]
+    const inside = new Set<number>()
+    let served = 0
+    const beganMs = performance.now()
+    const caller = async (locks: Locks): Promise<void> => {
+      const pool = locks.semaphore('wide', 12)
+      while (performance.now() - beganMs < 3500) {
+        await pool.using(async ({ permit }) => {
+          expect(inside.has(permit)).toBe(false)
+          inside.add(permit)
+          await new Promise((resolve) => setTimeout(resolve, 20))
+          inside.delete(permit)
+          served++
+        })
+      }
+    }
+    await Promise.all(processes.flatMap((locks) => Array.from({ length: 8 }, () => caller(locks))))
+    expect(served).toBeGreaterThan(24)
+    expect(inside.size).toBe(0)
+  })
+
   test('a wait gets whichever permit comes free, and one that is aborted leaves nothing behind', async () => {
     const [one, two] = [process().semaphore('any', 3), process().semaphore('any', 3)]
     const held = [await one.acquire(), await one.acquire(), await one.acquire()]
