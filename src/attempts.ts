@@ -129,14 +129,21 @@ export class Attempts {
     this.#lifetime.end()
   }
 
-  /** A place in the servers' own queue until the lease is ours. Rejects with `EngineError`, or when the signal aborts. */
-  async enqueue(plan: AttemptPlan, signal: AbortSignal): Promise<Acquisition> {
+  /**
+   * A place in the servers' own queue until the lease is ours. Rejects with `EngineError`, or when the signal aborts. `next`: the call of
+   * this process that comes right after this one, for the same resources.
+   */
+  async enqueue(plan: AttemptPlan, signal: AbortSignal, next: () => AttemptPlan | undefined): Promise<Acquisition> {
     const { call, resources, ttlMs, shared } = plan
     const owner = this.#newOwner(plan)
     this.#settings.tell?.({ type: 'attempt', call, resources, owner })
     this.#lifetime.begin()
     try {
-      const request = { resources, owner, ttlMs, shared, waitedMs: plan.waitedMs?.() ?? 0 }
+      const hasHeir = (): boolean => {
+        const heir = next()
+        return heir?.ttlMs === ttlMs && heir.shared === shared
+      }
+      const request = { resources, owner, ttlMs, shared, waitedMs: plan.waitedMs?.() ?? 0, hasHeir }
       const waiting = this.#engine.enqueue!(request, signal, () => {
         const next = this.#newOwner(plan)
         this.#settings.tell?.({ type: 'attempt', call, resources, owner: next })

@@ -57,8 +57,8 @@ export interface Engine {
   watch?(resources: readonly string[], freed: () => void): Watch
   /**
    * For servers with a queue of their own, fair across processes: takes a place in it and resolves when the lease is
-   * ours, proved once more after the wait. Rejects when the signal aborts. By then the place is given up. `newOwner`: for
-   * an engine that needs another owner for another try.
+   * ours, proved once more after the wait. Rejects when the signal aborts. By then the place is given up, or kept for the next
+   * caller if the request has an heir. `newOwner`: for an engine that needs another owner for another try.
    */
   enqueue?(request: LeaseRequest, signal: AbortSignal, newOwner?: () => string): Promise<QueuedGrant>
   /**
@@ -108,6 +108,11 @@ export interface LeaseRequest {
   readonly keepMs?: number
   /** In `enqueue`: how long its caller has waited already. Default 0. */
   readonly waitedMs?: number
+  /**
+   * In `enqueue`, for when the signal aborts: whether the next call of this process is for the same resources, ttl and kind. It
+   * may then get this place, with its owner. Default no.
+   */
+  readonly hasHeir?: () => boolean
   /** Others may hold the same resources shared at the same time. Only where `guarantees.shared` is true. Default false. */
   readonly shared?: boolean
   /**

@@ -69,6 +69,18 @@ export class Queue<W extends Queued<W>> {
     return this.heads(waiter.resources).find((head) => head !== waiter)
   }
 
+  /** The waiter right behind one that is first in all of its lines, if it waits for the very same resources. */
+  heir(waiter: W): W | undefined {
+    let heir: W | undefined
+    for (const resource of waiter.resources) {
+      const line = this.#lines.get(resource)
+      const [first, second] = line instanceof Set ? line : []
+      if (first !== waiter || second === undefined || (heir ?? second) !== second) return undefined
+      heir = second
+    }
+    return heir !== undefined && sameNames(heir.resources, waiter.resources) ? heir : undefined
+  }
+
   /** All waiters. */
   waiters(): Set<W> {
     const all = new Set<W>()

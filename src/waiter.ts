@@ -297,7 +297,7 @@ export class Waiter implements AttemptPlan {
     const place = new AbortController()
     this.#enter({ kind: 'queued', place })
     const outcome = await this.#calls.attempts
-      .enqueue(this, place.signal)
+      .enqueue(this, place.signal, () => this.#calls.queue.heir(this))
       .catch((error: unknown) => (this.#isSettled ? undefined : transient(error)))
     if (outcome instanceof EngineError) this.#failed(outcome)
     this.#enter(TRYING)

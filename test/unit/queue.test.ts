@@ -55,6 +55,21 @@ describe('a line', () => {
     expect(two.timesFirst).toBe(0)
   })
 
+  test('knows who comes right after its first and wants the very same', () => {
+    const heirOf = (...people: Person[]): string | undefined => {
+      const queue = new Queue<Person>()
+      for (const person of people) queue.enter(person)
+      return queue.heir(people[0]!)?.name
+    }
+    const [one, two, three] = [new Person('1', 'a', 'b'), new Person('2', 'a', 'b'), new Person('3', 'a', 'b')]
+    expect(heirOf(one)).toBeUndefined()
+    expect(heirOf(one, two, three)).toBe('2')
+    expect(heirOf(one, new Person('less', 'a'))).toBeUndefined()
+    expect(heirOf(one, new Person('more', 'a', 'b', 'c'))).toBeUndefined()
+    expect(heirOf(one, new Person('between', 'b'), two)).toBeUndefined()
+    expect(heirOf(new Person('1', 'a'), new Person('2', 'a', 'b'))).toBeUndefined()
+  })
+
   test('does not mind somebody who leaves twice', () => {
     const queue = new Queue<Person>()
     const [one, two] = [new Person('1', 'a'), new Person('2', 'a')]

@@ -17,6 +17,7 @@ import type {
 } from '../../engine.ts'
 import type { Random } from '../../random.ts'
 import { Cleanup } from '../shared/cleanup.ts'
+import { KeptPlaces } from '../shared/kept-places.ts'
 import { together } from '../shared/together.ts'
 import { driftOrThrow } from '../shared/limits.ts'
 import { inRounds } from '../shared/next-round.ts'
@@ -25,7 +26,7 @@ import { checkEtcd } from './doctor.ts'
 import { etcdFailure } from './errors.ts'
 import { inspectEtcd } from './inspect.ts'
 import { ownLeaseId, parseValue, type EtcdKeys } from './keys.ts'
-import { waitInQueue } from './queue.ts'
+import { waitInQueue, type EtcdPlace } from './queue.ts'
 import { EtcdSteps, RENEWALS_AT_ONCE, type EtcdProof } from './steps.ts'
 
 export interface EtcdPlan {
@@ -70,16 +71,21 @@ export class EtcdEngine implements Engine {
   readonly #plan: EtcdPlan
   readonly #steps: EtcdSteps
   readonly #cleanup: Cleanup
+  readonly #kept: KeptPlaces<EtcdPlace>
 
   constructor(plan: EtcdPlan) {
     this.identity = `etcd:${plan.prefix}`
     this.#plan = plan
     this.#steps = new EtcdSteps(plan.client, plan.keys)
     this.#cleanup = new Cleanup(plan.clock)
+    this.#kept = new KeptPlaces(plan.clock, (place) => this.#cleanup.later(() => this.#giveUp(place), place.ttlMs))
   }
 
-  acquire(request: LeaseRequest): Promise<Grant | Refusal> {
-    return inRounds(this.#plan.clock, request, () => this.#acquire(request))
+  async acquire(request: LeaseRequest): Promise<Grant | Refusal> {
+    const outcome = await inRounds(this.#plan.clock, request, () => this.#acquire(request))
+    // A reader may be granted beside the place that was kept for it.
+    if (outcome.kind === 'granted') this.#kept.drop(request)
+    return outcome
   }
 
   #acquire(request: LeaseRequest): Promise<Grant | Refusal> {
@@ -129,13 +135,16 @@ export class EtcdEngine implements Engine {
   }
 
   async enqueue(request: LeaseRequest, signal: AbortSignal): Promise<QueuedGrant> {
-    const { resources, ttlMs } = request
+    const place: EtcdPlace = this.#kept.take(request) ?? { ...request }
     try {
-      return await waitInQueue(this.#call(ttlMs), request, signal)
+      const grant = await waitInQueue(this.#call(request.ttlMs), place, signal)
+      return { ...grant, owner: place.owner }
     } catch (error) {
-      await this.#cleanup.now(() => this.#steps.revoke(ownLeaseId(request), this.#plan.timeoutMs(ttlMs)), ttlMs)
+      const isKept = signal.aborted && place.token !== undefined && request.hasHeir?.() === true
+      if (isKept) this.#kept.keep(request, place)
+      else await this.#cleanup.now(() => this.#giveUp(place), request.ttlMs)
       if (signal.aborted) throw signal.reason
-      throw etcdFailure(error, resources)
+      throw etcdFailure(error, request.resources)
     }
   }
 
@@ -148,8 +157,13 @@ export class EtcdEngine implements Engine {
   }
 
   async close(): Promise<void> {
+    this.#kept.close()
     await this.#cleanup.close()
     this.#plan.client.endpoints.close()
+  }
+
+  #giveUp(place: EtcdPlace): Promise<boolean> {
+    return this.#steps.revoke(ownLeaseId(place), this.#plan.timeoutMs(place.ttlMs))
   }
 
   #call(ttlMs: number): EtcdCall {

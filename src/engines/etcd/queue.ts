@@ -13,23 +13,28 @@ const LONGEST_SILENCE_MS = 5000
 /** Between two tries while the servers don't answer. */
 const RETRY = { firstMs: 100, mostMs: 1000 }
 
+/** A request and its place in the queue. */
+export interface EtcdPlace extends LeaseRequest {
+  /** Known when the place is taken. */
+  token?: bigint
+}
+
 /**
- * Takes a place in the queue and resolves when nobody is before it in any folder, proved after the wait; for a shared lease,
+ * Takes a place in the queue, unless there is one, and resolves when nobody is before it in any folder, proved after the wait; for a shared lease,
  * nobody but others who share. Revisions put the places of all requests in one order, so no two requests can wait for each
  * other.
  */
-export async function waitInQueue(call: EtcdCall, request: LeaseRequest, signal: AbortSignal): Promise<QueuedGrant> {
+export async function waitInQueue(call: EtcdCall, place: EtcdPlace, signal: AbortSignal): Promise<QueuedGrant> {
   const { client, clock, random } = call
-  const { ttlMs } = request
-  let token: bigint | undefined
+  const { ttlMs } = place
   let heard = instant(clock)
   let failures = 0
   for (;;) {
     signal.throwIfAborted()
     const since = instant(clock)
     try {
-      token ??= await takePlace(call, request)
-      const seen = await look(call, request, token)
+      const token = (place.token ??= await takePlace(call, place))
+      const seen = await look(call, place, token)
       signal.throwIfAborted()
       heard = since
       if (seen.kind === 'first') return { kind: 'granted', token, since }
@@ -38,7 +43,7 @@ export async function waitInQueue(call: EtcdCall, request: LeaseRequest, signal:
     } catch (error) {
       if (signal.aborted || !isTransient(error)) throw error
       if (client.endpoints.closed)
-        throw new EngineError('etcd: this engine is closed', request.resources, { cause: error, transient: false })
+        throw new EngineError('etcd: this engine is closed', place.resources, { cause: error, transient: false })
       // Nothing could be proved for a whole ttl: the place may be gone, and the caller should learn why.
       if (elapsedMs(clock, heard) > ttlMs) throw error
       await sleep(clock, backOffMs(random, RETRY, failures++), signal)

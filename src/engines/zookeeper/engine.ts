@@ -15,6 +15,7 @@ import type {
   Release,
 } from '../../engine.ts'
 import { EngineError } from '../../errors.ts'
+import { KeptPlaces } from '../shared/kept-places.ts'
 import { driftOrThrow } from '../shared/limits.ts'
 import { attempt } from './attempt.ts'
 import type { ZookeeperAcl, ZookeeperClient } from './client.ts'
@@ -38,6 +39,14 @@ export interface ZookeeperPlan {
   readonly clock: Clock
 }
 
+/** A place in the queue, and the session that it belongs to. */
+interface ZookeeperPlace {
+  readonly scope: SessionScope
+  readonly resources: readonly string[]
+  readonly owner: string
+  readonly entry: QueueEntry
+}
+
 const GUARANTEES: Guarantees = {
   exclusion: 'clocks within the drift allowance',
   clock: 'the leader of the servers',
@@ -55,6 +64,7 @@ export class ZookeeperEngine implements Engine {
   readonly #plan: ZookeeperPlan
   readonly #clock: Clock
   readonly #deadlines: Deadlines
+  readonly #kept: KeptPlaces<ZookeeperPlace>
   #scope: SessionScope | undefined
   #closed = false
 
@@ -62,6 +72,7 @@ export class ZookeeperEngine implements Engine {
     this.#plan = plan
     this.#clock = plan.clock
     this.#deadlines = new Deadlines(plan.clock)
+    this.#kept = new KeptPlaces(plan.clock, ({ scope, owner, resources }) => scope.cleanup.add(owner, resources))
     this.identity = `zookeeper:${plan.chroot}${plan.root}`
     this.limits = {
       maxTtlMs: plan.maxTtlMs,
@@ -84,6 +95,8 @@ export class ZookeeperEngine implements Engine {
       const outcome = await attempt(scope, request, withinMs)
       if (outcome.kind === 'refused') return outcome
       scope.holdings.add(request, outcome.entry, sent, outcome.crowded)
+      // A reader may be granted beside the place that was kept for it.
+      this.#kept.drop(request)
       return { kind: 'granted', token: outcome.entry.token }
     } catch (error) {
       scope.cleanup.add(owner, resources)
@@ -135,14 +148,22 @@ export class ZookeeperEngine implements Engine {
     const { resources, ttlMs } = request
     const withinMs = this.#plan.withinMs(ttlMs)
     const scope = await this.#readyFor(request, withinMs)
-    let entered: QueueEntry | undefined
+    const kept = this.#kept.take(request)
+    // Its znodes have gone with its session.
+    const before = kept?.scope === scope ? kept : undefined
+    const place = { ...request, owner: before?.owner ?? request.owner }
+    const { owner } = place
+    let entered = before?.entry
     try {
       const wait = { signal, withinMs, clock: this.#clock }
-      const { entry, since, crowded } = await waitInQueue(scope, request, wait, (entry) => (entered = entry))
-      scope.holdings.add(request, entry, since, crowded)
-      return { kind: 'granted', token: entry.token, since }
+      const turn = await waitInQueue(scope, place, wait, entered, (entry) => (entered = entry))
+      const { entry, since, crowded } = turn
+      scope.holdings.add(place, entry, since, crowded)
+      return { kind: 'granted', token: entry.token, since, owner }
     } catch (error) {
-      await this.#withdraw(scope, request, entered, withinMs)
+      if (signal.aborted && entered !== undefined && request.hasHeir?.() === true)
+        this.#kept.keep(request, { scope, resources, owner, entry: entered })
+      else await this.#withdraw(scope, place, entered, withinMs)
       signal.throwIfAborted()
       throw zookeeperFailure(error, resources)
     }
@@ -188,6 +209,7 @@ export class ZookeeperEngine implements Engine {
 
   async close(): Promise<void> {
     this.#closed = true
+    this.#kept.close()
     this.#scope?.holdings.clear()
     await this.#scope?.session.close()
     this.#deadlines.close()

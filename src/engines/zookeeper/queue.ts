@@ -31,18 +31,19 @@ const LOOK_PART = 1 / 2
 /**
  * Waits in the queue until nobody is before us; for a shared lease, nobody but others who share. That is proved after the wait.
  * A lost connection does not cost the place; only the end of the session does. Rejects when the signal aborts. Our znodes may
- * then still exist; `entered` was called if they are known.
+ * then still exist; `entered` was called if they are known. `place`: one that we have already.
  */
 export async function waitInQueue(
   scope: SessionScope,
   request: LeaseRequest,
   wait: QueueWait,
+  place: QueueEntry | undefined,
   entered: (entry: QueueEntry) => void,
 ): Promise<QueueTurn> {
   const { steps, znodes, session } = scope
   const { signal, withinMs, clock } = wait
   const { resources, ttlMs } = request
-  let entry: QueueEntry | undefined
+  let entry = place
   let before: UnchangedZnode | undefined
   let doubtful = false
   for (;;) {

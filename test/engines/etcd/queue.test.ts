@@ -5,6 +5,7 @@ import { createLocks } from '../../../src/locks.ts'
 import { startEtcd, type EtcdServer } from '../../../harness/servers/etcd.ts'
 import { until } from '../../../harness/until.ts'
 import { granted, requestFor } from '../requests.ts'
+import { dropsItsPlace, givesUpItsPlace, keepsItsPlace } from '../given-up.ts'
 import { queueLength } from '../readers-and-writers.ts'
 import { base64, contents, watchedFetch } from './setup.ts'
 
@@ -206,4 +207,15 @@ test('a release between a look and the watch that follows is not missed', async 
   const { token }: QueuedGrant = await waiter.enqueue!(request, never)
   expect(performance.now() - startedMs).toBeLessThan(4000)
   await waiter.release({ ...request, token })
+})
+
+test('when callers of a process give up, the next one keeps their place', () =>
+  keepsItsPlace(() => etcd(server.url), 'kept'))
+
+test('a place is given up when the next caller of the process wants something else', () =>
+  givesUpItsPlace(() => etcd(server.url), 'not-kept'))
+
+test('a place that was kept for someone who does not come is dropped', async () => {
+  await dropsItsPlace(() => etcd(server.url), 'dropped')
+  expect((await contents(server)).keys.filter((key) => key.startsWith('ringfence/dropped/'))).toEqual([])
 })

@@ -6,6 +6,7 @@ import { createLocks, type Locks } from '../../../src/locks.ts'
 import { startProxy } from '../../../harness/faults/proxy.ts'
 import { startZookeeper, type ZookeeperServer } from '../../../harness/servers/zookeeper.ts'
 import { until } from '../../../harness/until.ts'
+import { dropsItsPlace, givesUpItsPlace, keepsItsPlace } from '../given-up.ts'
 import { groupsOf, lineUp, queueLength, race, reader } from '../readers-and-writers.ts'
 import { granted, requestFor } from '../requests.ts'
 import { endSession, rawClient, spyingDriver } from './raw-client.ts'
@@ -229,6 +230,22 @@ test('a lease that was left to run out keeps readers out, too', async () => {
   const second = newLocks(path)
   expect(await second.tryAcquire('job', { shared: true })).toBeNull()
   expect((await second.acquire('job', { shared: true, wait: '20s' })).held).toBe(true)
+})
+
+test('when callers of a process give up, the next one keeps their place', async () => {
+  const path = newPath()
+  await keepsItsPlace(() => zookeeper(driver, address(), { path }), 'x')
+})
+
+test('a place is given up when the next caller of the process wants something else', async () => {
+  const path = newPath()
+  await givesUpItsPlace(() => zookeeper(driver, address(), { path }), 'x')
+})
+
+test('a place that was kept for someone who does not come is dropped', async () => {
+  const path = newPath()
+  await dropsItsPlace(() => zookeeper(driver, address(), { path }), 'x')
+  expect(await (await rawClient(address())).children(path)).toEqual([])
 })
 
 test('a server restarts while readers hold and others wait: nobody loses a lease or a place', async () => {
