@@ -152,10 +152,10 @@ export class Keeper {
 
   /**
    * The signal aborts a little before the end of validity, because timers fire late and the work needs a moment to stop:
-   * 2 % of the validity, at least 2 ms (one late timer tick) and at most 250 ms (more would waste a long lease).
+   * 2 % of the ttl, at least 2 ms (one late timer tick) and at most 250 ms (more would waste a long lease).
    */
   #signalInMs(record: LeaseRecord): number {
-    return record.remainingMs() - Math.max(2, Math.min(record.validMs * 0.02, 250))
+    return record.remainingMs() - Math.max(2, Math.min(record.validTtlMs * 0.02, 250))
   }
 
   #renewable(record: LeaseRecord): boolean {

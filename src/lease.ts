@@ -274,6 +274,8 @@ export class LeaseRecord implements LeaseRef {
   readonly chain: Chain
   readonly onDoubt: OnDoubt
   ttlMs: number
+  /** Of the current validity: less than the ttl while a change to a shorter one is under way, or has an unknown outcome. */
+  validTtlMs: number
   /** Why it is over; undefined while it is not. */
   over: LossReason | undefined
   /** Why the last renewal could not be proved. Undefined once a renewal is proved. */
@@ -318,6 +320,7 @@ export class LeaseRecord implements LeaseRef {
     this.token = ref.token
     this.shared = ref.shared ?? false
     this.ttlMs = ref.ttlMs
+    this.validTtlMs = ref.ttlMs
     this.chain = terms.chain
     this.renew = terms.renew
     this.onDoubt = terms.onDoubt
@@ -334,11 +337,6 @@ export class LeaseRecord implements LeaseRef {
   remainingMs(): number {
     if (this.over !== undefined) return 0
     return Math.max(0, Math.min(this.#validMs - this.elapsedMs(), this.#holdLeftMs()))
-  }
-
-  /** How long the current validity lasts in all. */
-  get validMs(): number {
-    return this.#validMs
   }
 
   /** Why it is over or, while it is not, why it will be if nothing happens before its time is up. */
@@ -377,6 +375,7 @@ export class LeaseRecord implements LeaseRef {
   /** A renewal that began at `since` has been proved. */
   renewed(since: Instant, ttlMs: number): void {
     this.ttlMs = ttlMs
+    this.validTtlMs = ttlMs
     this.#since = since
     this.#validMs = ttlMs - this.#limits.driftMs(ttlMs)
     this.renewAfterMs = ttlMs / 3
@@ -392,6 +391,7 @@ export class LeaseRecord implements LeaseRef {
   mayEndAt(since: Instant, ttlMs: number): void {
     const validMs = ttlMs - this.#limits.driftMs(ttlMs)
     if (validMs - elapsedMs(this.#clock, since) >= this.#validMs - this.elapsedMs()) return
+    this.validTtlMs = ttlMs
     this.#since = since
     this.#validMs = validMs
   }
