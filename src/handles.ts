@@ -1,4 +1,4 @@
-import type { LeaseRecord } from './lease.ts'
+import type { LeaseRecord } from './lease-record.ts'
 
 /**
  * Notices leases that the user has dropped. Such a lease is garbage-collected and must not be renewed forever: its record is

@@ -1,5 +1,5 @@
 import { ByName } from './by-name.ts'
-import type { LeaseRecord } from './lease.ts'
+import type { LeaseRecord } from './lease-record.ts'
 
 /** The leases that this process holds. */
 export class HeldLeases {

@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { named, type HeldHere } from './errors.ts'
-import type { Lease, LeaseRecord } from './lease.ts'
+import type { Lease } from './lease.ts'
+import type { LeaseRecord } from './lease-record.ts'
 import type { Work } from './section.ts'
 
 /** Work that runs under the lease of a `using`, and the work that this `using` is inside of. */

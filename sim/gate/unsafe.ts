@@ -227,7 +227,7 @@ export const UNSAFE: readonly Mutation[] = [
     'renewals follow each other without a pause',
     'peers 5',
     'seeds',
-    'src/lease.js',
+    'src/lease-record.js',
     'this.renewAfterMs = ttlMs / 3;',
     'this.renewAfterMs = 0;',
   ),

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { LeaseLostError } from '../../src/errors.ts'
-import { LeaseRecord } from '../../src/lease.ts'
+import { LeaseRecord } from '../../src/lease-record.ts'
 import { instant } from '../../src/clock.ts'
 import { ManualClock } from '../../harness/manual-clock.ts'
 import { fails, Gate, lost, unknown } from '../../harness/scripted-engine.ts'
