@@ -38,6 +38,7 @@ interface Message {
 }
 
 const ROUNDS = 100
+const SHARED_ROUNDS = 45
 /** Of those who race: none of them ends this way. */
 const RACE_TTL_MS = 20_000
 /** More than what a trial waits for takes together. Trials wait most of the time, so those of an engine run side by side. */
@@ -88,6 +89,50 @@ export function processTrials(setup: RaceSetup & { readonly nextWithinMs: number
       `${connector}: the next one got in ${afterMs} ms after SIGKILL of the holder, with a ttl of ${ttlMs} ms`,
     )
     expect(lease.token).toBeGreaterThan(BigInt(String(token)))
+  })
+}
+
+/** What processes must see on an engine that has shared leases. */
+export function sharedTrials(setup: RaceSetup & { readonly nextWithinMs: number }): void {
+  const { connector, ttlMs = 6000 } = setup
+
+  test('four processes read and write: no writer ever meets anyone, and tokens follow the order', TIMEOUT, async () => {
+    await using servers = await setup.start(RACE_TTL_MS)
+    await using folder = temporaryFolder()
+    const args = [connector, String(RACE_TTL_MS), folder.path, String(SHARED_ROUNDS)]
+    const workers = Array.from({ length: 4 }, () => work('sharer.mjs', args, servers.env))
+    try {
+      for (const worker of workers) await worker.next(isType('ready'), { withinMs: START_MS, what: 'sign of life' })
+      for (const worker of workers) worker.send({ type: 'go' })
+      for (const worker of workers) await worker.next(isType('done'), { withinMs: 100_000, what: 'end of its rounds' })
+    } finally {
+      for (const worker of workers) await worker[Symbol.asyncDispose]()
+    }
+    const visits = readFileSync(`${folder.path}/log`, 'utf8').trim().split('\n')
+    expect(visits).toHaveLength(4 * SHARED_ROUNDS)
+    let [written, highest] = [0n, 0n]
+    for (const visit of visits) {
+      const [kind, text] = visit.split(' ')
+      const token = BigInt(text!)
+      expect(token).toBeGreaterThan(kind === 'writer' ? highest : written)
+      if (kind === 'writer') written = token
+      if (token > highest) highest = token
+    }
+    const together = Math.max(...visits.map((visit) => Number(visit.split(' ')[2] ?? 0)))
+    expect(together).toBeGreaterThan(1)
+  })
+
+  test('after SIGKILL of a reader a writer gets in, with a greater token', TIMEOUT, async () => {
+    await using servers = await setup.start(ttlMs)
+    await using locks = await openLocks(servers, ttlMs)
+    const reader = work('keep.mjs', [connector, String(ttlMs), 'shared'], servers.env)
+    const { token } = await reader.next(isType('acquired'), { withinMs: START_MS, what: 'lease' })
+    expect(await locks.tryAcquire('trial')).toBeNull()
+    await using beside = await locks.acquire('trial', { shared: true })
+    await reader.kill()
+    await beside.release()
+    await using writer = await locks.acquire('trial', { wait: setup.nextWithinMs })
+    expect(writer.token).toBeGreaterThan(BigInt(String(token)))
   })
 }
 

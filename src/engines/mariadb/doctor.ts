@@ -7,7 +7,8 @@ import { clockFindings, wrongTable } from '../shared/sql/findings.ts'
 import { inTime } from '../shared/in-time.ts'
 import { tableParts } from '../shared/sql/table-name.ts'
 import type { RunMariadb } from './client.ts'
-import { mariadbSchema, quoted } from './statements.ts'
+import { lackingColumns, tableShape } from '../shared/sql/table-shape.ts'
+import { MARIADB_COLUMNS, mariadbChange, mariadbSchema, quoted } from './statements.ts'
 
 export interface MariadbDoctorPlan {
   readonly run: RunMariadb
@@ -22,7 +23,6 @@ type ServerSettings = ReadonlyMap<string, string>
 
 /** A statement that takes longer has failed. */
 const TIMEOUT_MS = 5000
-const COLUMNS = ['resource', 'token', 'owner', 'acquired_at', 'expires_at']
 const SETTINGS = [
   'autocommit',
   'innodb_flush_log_at_trx_commit',
@@ -145,9 +145,11 @@ async function table({ run, table, createTable }: MariadbDoctorPlan): Promise<Fi
       `Run ALTER TABLE ${name} ENGINE = InnoDB.`,
     )
   }
-  const columns = (row['columns'] ?? '').toLowerCase().split(',')
-  const lacking = COLUMNS.filter((column) => !columns.includes(column))
-  if (lacking.length > 0) return wrongTable(report, name, lacking)
+  const shape = tableShape(row['columns'], MARIADB_COLUMNS)
+  if (shape !== 'right') {
+    const lacking = lackingColumns(row['columns'] ?? '', MARIADB_COLUMNS)
+    return wrongTable(report, name, lacking, shape === 'earlier' ? mariadbChange(table) : undefined)
+  }
   return report.ok('table', `The table ${name} is there.`, 'Its engine is InnoDB.')
 }
 

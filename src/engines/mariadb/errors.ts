@@ -7,9 +7,11 @@ const OUT_OF_RANGE = 1690
 /** A deadlock, a lock that was not free within the server's own time limit, a row that changed under a snapshot. */
 const AGAIN = [1213, 1205, 1020]
 const NO_TABLE = 1146
+const NO_COLUMN = 1054
+const DUPLICATE_COLUMN = 1060
 const SYNTAX = 1064
 /** Wrong password, no such database, forbidden or wrong statements. */
-const NEVER = [1044, 1045, 1046, 1049, 1054, SYNTAX, 1142, 1143, 1227, 1305, 1370, 1698]
+const NEVER = [1044, 1045, 1046, 1049, SYNTAX, 1142, 1143, 1227, 1305, 1370, 1698]
 /** The server shuts down, or someone ended the connection or the statement. */
 const UNKNOWN = [1053, 1317, 1927]
 /** The mariadb driver's pool had no connection for us, so that nothing was sent. */
@@ -26,6 +28,11 @@ export function isRaced(error: unknown): boolean {
   return errorNumber(error) === OUT_OF_RANGE
 }
 
+/** Somebody else has just added it. */
+export function isColumnThere(error: unknown): boolean {
+  return errorNumber(error) === DUPLICATE_COLUMN
+}
+
 /** The server does not know the statement. */
 export function isSyntaxError(error: unknown): boolean {
   return errorNumber(error) === SYNTAX
@@ -36,6 +43,7 @@ export function failureKind(error: unknown): FailureKind {
   const number = errorNumber(error)
   if (AGAIN.includes(number)) return 'again'
   if (number === NO_TABLE) return 'no table'
+  if (number === NO_COLUMN) return 'other table'
   if (NEVER.includes(number)) return 'never'
   if (number === POOL_TIMEOUT || isUnsent(error)) return 'undone'
   return isAnswer(error) ? 'undone' : 'unknown'

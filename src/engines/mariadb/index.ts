@@ -57,5 +57,5 @@ const GUARANTEES: Guarantees = {
   token: 'a counter in the row of the resource, raised with the grant in one step and never below the server’s clock',
   survives: { serverRestart: 'yes', lossOfServers: 0, failover: 'not promised' },
   order: 'first come, first served in one process',
-  shared: false,
+  shared: true,
 }

@@ -1,16 +1,33 @@
 import type { LeaseInfo, LeaseRef } from '../../engine.ts'
+import { READERS } from '../shared/readers.ts'
 import { columnText, type SqlRow } from '../shared/sql/client.ts'
-import type { FailureKind, LeaseSteps, TableLook, TableRow, Take, TakeAtOnce } from '../shared/sql/steps.ts'
+import {
+  PAGE,
+  type FailureKind,
+  type LeasePage,
+  type LeaseSteps,
+  type TableLook,
+  type TableRow,
+  type Take,
+  type TakeAtOnce,
+} from '../shared/sql/steps.ts'
+import { tableShape } from '../shared/sql/table-shape.ts'
 import { batches } from '../shared/together.ts'
 import { fromHex, type RunMariadb } from './client.ts'
-import { AutocommitError, failureKind, isRaced, isSyntaxError } from './errors.ts'
-import { MariadbStatements } from './statements.ts'
+import { AutocommitError, failureKind, isColumnThere, isRaced, isSyntaxError } from './errors.ts'
+import { readersIn } from './readers.ts'
+import { MARIADB_COLUMNS, MariadbStatements } from './statements.ts'
 
 /** Names and owners in one statement, where each byte is two characters. Servers take a megabyte and more. */
 const MOST_BYTES = 250_000
+/** An extension of readers names each of them four times. */
+const MOST_BYTES_OF_READERS = MOST_BYTES / 4
+/** How often readers are extended again because some of them were lost meanwhile. */
+const MOST_TRIES = 3
 
 export class MariadbSteps implements LeaseSteps {
   readonly schema: string
+  readonly change: string
   readonly #run: RunMariadb
   readonly #sql: MariadbStatements
   #canReturn = true
@@ -19,6 +36,7 @@ export class MariadbSteps implements LeaseSteps {
     this.#run = run
     this.#sql = new MariadbStatements(table)
     this.schema = this.#sql.create
+    this.change = this.#sql.change
   }
 
   /** Only MariaDB, from 10.5 on, returns rows from an insertion. On other servers it is a look and then a take. */
@@ -41,7 +59,7 @@ export class MariadbSteps implements LeaseSteps {
 
   async take(take: Take & { token: bigint }): Promise<boolean> {
     try {
-      await this.#run(this.#sql.take(take))
+      await this.#run(take.shared === true ? this.#sql.share(take) : this.#sql.take(take))
       return true
     } catch (error) {
       if (isRaced(error)) return false
@@ -49,33 +67,51 @@ export class MariadbSteps implements LeaseSteps {
     }
   }
 
+  async want(resources: readonly string[]): Promise<boolean> {
+    const { affected } = await this.#run(this.#sql.want(resources, 'shared'))
+    // Those that are free too: readers of one would keep the writer waiting after those of the other are gone.
+    if (affected > 0 && resources.length > 1) await this.#run(this.#sql.want(resources, 'all'))
+    return affected > 0
+  }
+
   async extend(leases: readonly LeaseRef[]): Promise<readonly boolean[]> {
-    const held: boolean[] = []
-    for (const batch of batches(leases, MOST_BYTES, sizeOf)) {
+    const held = new Set<LeaseRef>()
+    const writers = leases.filter(({ shared = false }) => !shared)
+    for (const batch of batches(writers, MOST_BYTES, sizeOf)) {
       const { affected } = await this.#run(this.#sql.extend(batch))
       const isAll = affected === batch.reduce((sum, { resources }) => sum + resources.length, 0)
       // Rows that are the owner's now were so at the extension too: a lease that is gone never comes back.
-      held.push(...batch.map(isAll ? () => true : await this.#holding(batch)))
+      const stillHeld = isAll ? batch : batch.filter(await this.#holding(batch))
+      for (const lease of stillHeld) held.add(lease)
     }
-    return held
+    const readers = leases.filter(({ shared = false }) => shared)
+    for (const batch of batches(readers, MOST_BYTES_OF_READERS, sizeOf)) {
+      for (const lease of await this.#extendReaders(batch)) held.add(lease)
+    }
+    return leases.map((lease) => held.has(lease))
   }
 
-  /** The counters of those that are free, by name; of a resource without a row it is undefined. */
+  /**
+   * The counters of those that are free, or that readers share, by name; of a resource without a row it is undefined. One that
+   * readers share may be free to those who wait: the text then differs from that of a free one.
+   */
   async free(resources: readonly string[]): Promise<Map<string, string | undefined>> {
     const free = new Map<string, string | undefined>(resources.map((resource) => [resource, undefined]))
     for (const batch of batches(resources, MOST_BYTES, (name) => Buffer.byteLength(name))) {
       const { rows } = await this.#run(this.#sql.counters(batch))
       for (const row of rows) {
         const resource = fromHex(columnText(row, 'resource'))
-        if (columnText(row, 'state') === 'free') free.set(resource, columnText(row, 'token'))
-        else free.delete(resource)
+        const [state, token] = [columnText(row, 'state'), columnText(row, 'token')]
+        if (state === 'held') free.delete(resource)
+        else free.set(resource, state === 'free' ? token : `${state} ${token}`)
       }
     }
     return free
   }
 
-  async release(lease: Pick<LeaseRef, 'resources' | 'owner'>): Promise<{ live: number; awaited: number }> {
-    const { affected } = await this.#run(this.#sql.release(lease))
+  async release(lease: Pick<LeaseRef, 'resources' | 'owner' | 'shared'>): Promise<{ live: number; awaited: number }> {
+    const isWriter = lease.shared === false
+    const { affected } = await this.#run(isWriter ? this.#sql.release(lease) : this.#sql.releaseReader(lease))
     return { live: affected, awaited: 0 }
   }
 
@@ -87,23 +123,42 @@ export class MariadbSteps implements LeaseSteps {
     return undefined
   }
 
-  async page(after: string, resource?: string): Promise<readonly LeaseInfo[]> {
+  async page(after: string, resource?: string): Promise<LeasePage> {
     const { rows } = await this.#run(this.#sql.page(after, resource))
-    return rows.map((row) => ({
-      resource: fromHex(columnText(row, 'resource')),
-      owner: fromHex(columnText(row, 'owner')),
-      token: BigInt(columnText(row, 'token')),
-      remainingMs: Number(columnText(row, 'remaining')),
-      heldMs: Number(columnText(row, 'held')),
-    }))
+    const leases = rows.flatMap((row) => {
+      const clockUs = BigInt(columnText(row, 'clock'))
+      return tableRows(row, clockUs).flatMap((holder): LeaseInfo[] => {
+        const { owner, token, remainingMs, isShared, sinceUs } = holder
+        if (owner === undefined) return []
+        const heldMs =
+          sinceUs === undefined ? Number(columnText(row, 'held')) : Math.floor((Number(clockUs) - sinceUs) / 1000)
+        return [{ resource: holder.resource, owner, token, remainingMs, heldMs, ...(isShared ? { shared: true } : {}) }]
+      })
+    })
+    const last = rows.at(-1)
+    return { leases, next: rows.length < PAGE ? undefined : fromHex(columnText(last, 'resource')) }
   }
 
-  async create(): Promise<boolean> {
-    const { rows } = await this.#run(this.#sql.exists)
-    // Checked first: an account that may use the table need not be allowed to create one.
-    if (columnText(rows[0], 'tables') !== '0') return false
-    await this.#run(this.#sql.create)
-    return true
+  async create(): Promise<'created' | 'changed' | 'neither'> {
+    const { rows } = await this.#run(this.#sql.columns)
+    // Checked first: an account that may use the table need not be allowed to create or to change one.
+    const shape = tableShape(rows[0]?.['columns'], MARIADB_COLUMNS)
+    if (shape === 'none') {
+      await this.#run(this.#sql.create)
+      return 'created'
+    }
+    return shape === 'earlier' && (await this.#change()) ? 'changed' : 'neither'
+  }
+
+  /** False when another process was faster. */
+  async #change(): Promise<boolean> {
+    try {
+      await this.#run(this.#sql.change)
+      return true
+    } catch (error) {
+      if (isColumnThere(error)) return false
+      throw error
+    }
   }
 
   failureKind(error: unknown): FailureKind {
@@ -111,31 +166,61 @@ export class MariadbSteps implements LeaseSteps {
   }
 
   async #takeOne(take: Take): Promise<TakeAtOnce> {
-    const { rows } = await this.#run(this.#sql.takeOne(take))
+    const { rows } = await this.#run(take.shared === true ? this.#sql.shareOne(take) : this.#sql.takeOne(take))
     if (rows.length === 0) throw new AutocommitError()
     const look = tableLook(rows)
-    const [row] = look.rows
-    return row?.owner === take.owner ? { token: row.token } : { look }
+    const own = look.rows.find(({ owner }) => owner === take.owner)
+    return own === undefined ? { look } : { token: own.token }
   }
 
   async #takeAll(take: Take): Promise<TakeAtOnce> {
     try {
-      const { rows } = await this.#run(this.#sql.takeAll(take))
+      const { rows } = await this.#run(take.shared === true ? this.#sql.shareAll(take) : this.#sql.takeAll(take))
       if (rows.length === 0) throw new AutocommitError()
-      return { token: BigInt(columnText(rows[0], 'token')) }
+      const tokens = rows.map((row) => BigInt(columnText(row, 'token')))
+      const token = tokens.reduce((one, other) => (one > other ? one : other))
+      if (tokens.every((one) => one === token) || (await this.#isRaised(take, token))) return { token }
+      await this.release(take)
+      return {}
     } catch (error) {
       if (isRaced(error)) return {}
       throw error
     }
   }
 
+  /** False if the lease has ended meanwhile. */
+  async #isRaised(take: Take, token: bigint): Promise<boolean> {
+    const { affected } = await this.#run(this.#sql.raise(take, token))
+    return affected === take.resources.length
+  }
+
+  /** Returns those that were extended. */
+  async #extendReaders(leases: readonly LeaseRef[]): Promise<readonly LeaseRef[]> {
+    let held = leases
+    for (let tries = 0; held.length > 0; tries++) {
+      const { affected } = await this.#run(this.#sql.extendReaders(held))
+      if (affected === new Set(held.flatMap(({ resources }) => resources)).size) break
+      if (tries === MOST_TRIES) throw new Error('leases were lost faster than it could be found out which')
+      held = held.filter(await this.#reading(held))
+    }
+    return held
+  }
+
   async #holding(leases: readonly LeaseRef[]): Promise<(lease: LeaseRef) => boolean> {
     const { rows } = await this.#run(this.#sql.held(leases))
-    const held = new Set(
-      rows.map((row) => pair(fromHex(columnText(row, 'resource')), fromHex(columnText(row, 'owner')))),
-    )
-    return ({ resources, owner }) => resources.every((resource) => held.has(pair(resource, owner)))
+    return areIn(rows.map((row) => pair(fromHex(columnText(row, 'resource')), fromHex(columnText(row, 'owner')))))
   }
+
+  async #reading(leases: readonly LeaseRef[]): Promise<(lease: LeaseRef) => boolean> {
+    const { rows } = await this.look([...new Set(leases.flatMap(({ resources }) => resources))])
+    const readers = rows.filter(({ isShared, remainingMs }) => isShared && remainingMs > 0)
+    return areIn(readers.map(({ resource, owner }) => pair(resource, owner ?? '')))
+  }
+}
+
+function areIn(pairs: readonly string[]): (lease: LeaseRef) => boolean {
+  const held = new Set(pairs)
+  return ({ resources, owner }) => resources.every((resource) => held.has(pair(resource, owner)))
 }
 
 function sizeOf({ resources, owner }: LeaseRef): number {
@@ -148,21 +233,31 @@ function pair(resource: string, owner: string): string {
 }
 
 function tableLook(rows: readonly SqlRow[]): TableLook {
-  return {
-    clockUs: BigInt(columnText(rows[0], 'clock')),
-    rows: rows.filter(({ token }) => token !== null).map(tableRow),
-  }
+  const clockUs = BigInt(columnText(rows[0], 'clock'))
+  return { clockUs, rows: rows.filter(({ token }) => token !== null).flatMap((row) => tableRows(row, clockUs)) }
 }
 
-function tableRow(row: SqlRow): TableRow {
+/** One for the row, or one for each reader that has not ended. */
+function tableRows(row: SqlRow, clockUs: bigint): readonly (TableRow & { readonly sinceUs?: number })[] {
   const owner = row['owner']
-  return {
+  const counter = BigInt(columnText(row, 'token'))
+  const alone = {
     resource: fromHex(columnText(row, 'resource')),
-    token: BigInt(columnText(row, 'token')),
+    counter,
+    token: counter,
     owner: owner === null || owner === undefined ? undefined : fromHex(owner),
     remainingMs: Number(columnText(row, 'remaining')),
     session: undefined,
     isEnded: false,
     isAwaited: false,
+    isShared: false,
+    wantedMs: Number(row['wanted'] ?? 0),
   }
+  if (alone.owner !== READERS) return [alone]
+  const readers = readersIn(row['readers']).map(({ owner, token, sinceUs, untilUs }) => {
+    const remainingMs = Math.ceil((untilUs - Number(clockUs)) / 1000)
+    return { ...alone, owner, token, remainingMs, isShared: true, sinceUs }
+  })
+  const live = readers.filter(({ remainingMs }) => remainingMs > 0)
+  return live.length > 0 ? live : [{ ...alone, owner: undefined }]
 }

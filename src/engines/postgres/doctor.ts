@@ -6,7 +6,8 @@ import { findings, sentence } from '../shared/findings.ts'
 import { clockFindings, wrongTable } from '../shared/sql/findings.ts'
 import { inTime } from '../shared/in-time.ts'
 import type { SqlQuery, SqlRow } from '../shared/sql/client.ts'
-import { quoted, postgresSchema } from './statements.ts'
+import { lackingColumns, tableShape } from '../shared/sql/table-shape.ts'
+import { POSTGRES_COLUMNS, postgresChange, postgresSchema, quoted } from './statements.ts'
 import type { PostgresWakeups } from './wakeups.ts'
 
 export interface PostgresDoctorPlan {
@@ -26,7 +27,6 @@ export interface PostgresDoctorPlan {
 const TIMEOUT_MS = 5000
 /** The first version that has MATERIALIZED in a WITH. */
 const OLDEST = 120_000
-const COLUMNS = ['resource', 'token', 'owner', 'session', 'acquired_at', 'expires_at', 'awaited']
 
 const FACTS = `SELECT current_setting('server_version') AS version, current_setting('server_version_num') AS number,
   pg_is_in_recovery()::text AS replica, current_setting('fsync') AS fsync,
@@ -181,9 +181,11 @@ function table({ table, createTable }: PostgresDoctorPlan, facts: SqlRow): Findi
       `Run ALTER TABLE ${name} SET LOGGED.`,
     )
   }
-  const columns = (facts['columns'] ?? '').split(',')
-  const lacking = COLUMNS.filter((column) => !columns.includes(column))
-  if (lacking.length > 0) return wrongTable(report, name, lacking)
+  const shape = tableShape(facts['columns'], POSTGRES_COLUMNS)
+  if (shape !== 'right') {
+    const lacking = lackingColumns(facts['columns'] ?? '', POSTGRES_COLUMNS)
+    return wrongTable(report, name, lacking, shape === 'earlier' ? postgresChange(table) : undefined)
+  }
   const forbidden = ['select', 'insert', 'update'].filter((right) => facts[`may_${right}`] !== 'true')
   if (forbidden.length > 0) {
     return report.critical(

@@ -37,6 +37,7 @@ export function failureKind(error: unknown): FailureKind {
   if (state === undefined) return isUnsent(error) ? 'undone' : 'unknown'
   if (AGAIN.includes(state)) return 'again'
   if (state === '42P01') return 'no table'
+  if (state === '42703') return 'other table'
   if (NEVER.test(state)) return 'never'
   return UNKNOWN.test(state) ? 'unknown' : 'undone'
 }

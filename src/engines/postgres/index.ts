@@ -168,7 +168,7 @@ const TABLE_GUARANTEES: Guarantees = {
   token: TOKEN,
   survives: { serverRestart: 'yes', lossOfServers: 0, failover: 'not promised' },
   order: 'first come, first served in one process',
-  shared: false,
+  shared: true,
 }
 
 const SESSION_GUARANTEES: Guarantees = {

@@ -1,8 +1,19 @@
-import type { LeaseInfo, LeaseRef } from '../../engine.ts'
+import type { LeaseRef } from '../../engine.ts'
+import { READERS } from '../shared/readers.ts'
 import { columnText, type SqlQuery, type SqlRow } from '../shared/sql/client.ts'
-import type { FailureKind, LeaseSteps, TableLook, TableRow, Take, TakeAtOnce } from '../shared/sql/steps.ts'
+import {
+  PAGE,
+  type FailureKind,
+  type LeasePage,
+  type LeaseSteps,
+  type TableLook,
+  type TableRow,
+  type Take,
+  type TakeAtOnce,
+} from '../shared/sql/steps.ts'
+import { tableShape } from '../shared/sql/table-shape.ts'
 import { failureKind, isRaced, sqlState } from './errors.ts'
-import { postgresStatements, quoted, type PostgresStatements } from './statements.ts'
+import { POSTGRES_COLUMNS, postgresStatements, quoted, type PostgresStatements } from './statements.ts'
 
 /** Where statements run, and the session that new leases are bound to. */
 export interface LeaseConnection {
@@ -27,6 +38,7 @@ const CREATED_MEANWHILE = ['23505', '42P07', '42710']
 
 export class PostgresSteps implements LeaseSteps {
   readonly schema: string
+  readonly change: string
   readonly leave?: (lease: LeaseRef) => Promise<boolean>
   readonly #options: PostgresStepsOptions
   readonly #sql: PostgresStatements
@@ -35,18 +47,24 @@ export class PostgresSteps implements LeaseSteps {
     this.#options = options
     this.#sql = postgresStatements(options.table)
     this.schema = this.#sql.create
+    this.change = this.#sql.change
     if (options.bound) this.leave = (lease) => this.#leave(lease)
   }
 
   readonly takeAtOnce = async (take: Take): Promise<TakeAtOnce> => {
-    const { resources, owner, ttlMs } = take
+    const { resources, owner, ttlMs, shared = false } = take
     const { query, session } = await this.#options.connection()
-    const isOne = resources.length === 1
-    const [statement, names] = isOne
-      ? [this.#sql.takeOne, resources[0]!]
-      : [this.#sql.takeAll, JSON.stringify(resources)]
+    const terms = [owner, whole(ttlMs), session]
+    const { takeOne, takeAll, shareOne, shareAll } = this.#sql
     try {
-      const [row] = await query(statement, [names, owner, whole(ttlMs), session])
+      const [row] =
+        resources.length === 1
+          ? await query(shared ? shareOne : takeOne, [resources[0]!, ...terms])
+          : await query(shared ? shareAll : takeAll, [
+              JSON.stringify(resources),
+              ...terms,
+              ...(shared ? ['[]', null] : []),
+            ])
       return row === undefined ? {} : { token: BigInt(columnText(row, 'token')) }
     } catch (error) {
       if (isRaced(error)) return {}
@@ -64,20 +82,27 @@ export class PostgresSteps implements LeaseSteps {
   }
 
   async take(take: Take & { token: bigint; endedSessions: readonly string[] }): Promise<boolean> {
-    const { resources, owner, ttlMs, token, endedSessions } = take
+    const { resources, owner, ttlMs, token, endedSessions, shared = false } = take
     const { query, session } = await this.#options.connection()
     const terms = [owner, whole(ttlMs), session, JSON.stringify(endedSessions), String(token)]
+    const statement = shared ? this.#sql.shareAll : this.#sql.take
     try {
-      return (await query(this.#sql.take, [JSON.stringify(resources), ...terms])).length === resources.length
+      return (await query(statement, [JSON.stringify(resources), ...terms])).length === resources.length
     } catch (error) {
       if (isRaced(error)) return false
       throw error
     }
   }
 
-  async note({ resource, owner }: TableRow): Promise<boolean> {
+  async want(resources: readonly string[]): Promise<boolean> {
     const { query } = await this.#options.connection()
-    return (await query(this.#sql.note, [resource, owner ?? null])).length > 0
+    return (await query(this.#sql.want, [JSON.stringify(resources)])).length > 0
+  }
+
+  async note({ resource, owner, isShared, counter }: TableRow): Promise<boolean> {
+    const { query } = await this.#options.connection()
+    const terms = [isShared ? READERS : (owner ?? null), String(counter)]
+    return (await query(this.#sql.note, [resource, ...terms])).length > 0
   }
 
   async noteAll(resources: readonly string[]): Promise<void> {
@@ -86,22 +111,20 @@ export class PostgresSteps implements LeaseSteps {
   }
 
   async extend(leases: readonly LeaseRef[]): Promise<readonly boolean[]> {
-    const wanted = leases.flatMap(({ resources, owner, ttlMs }, lease) =>
-      resources.map((resource) => ({ lease, resource, owner, ttl: Math.ceil(ttlMs) })),
-    )
     const { query, session } = await this.#options.connection()
-    const rows = await query(this.#sql.extend, [JSON.stringify(wanted), session])
-    const held = new Set(rows.map((row) => Number(columnText(row, 'lease'))))
-    return leases.map((_, index) => held.has(index))
+    return this.#extend(query, leases, session)
   }
 
   async release({
     resources,
     owner,
-  }: Pick<LeaseRef, 'resources' | 'owner'>): Promise<{ live: number; awaited: number }> {
+    shared,
+  }: Pick<LeaseRef, 'resources' | 'owner' | 'shared'>): Promise<{ live: number; awaited: number }> {
     const { channel, senderId } = this.#options
     const { query } = await this.#options.connection()
-    const [row] = await query(this.#sql.release, [JSON.stringify(resources), owner, channel, senderId])
+    // A person who ends a lease may not know whether it is shared.
+    const statement = shared === false ? this.#sql.release : this.#sql.releaseShared
+    const [row] = await query(statement, [JSON.stringify(resources), owner, channel, senderId])
     return { live: Number(columnText(row, 'live')), awaited: Number(columnText(row, 'awaited')) }
   }
 
@@ -112,31 +135,41 @@ export class PostgresSteps implements LeaseSteps {
     return row === undefined ? undefined : BigInt(columnText(row, 'token'))
   }
 
-  async page(after: string, resource?: string): Promise<readonly LeaseInfo[]> {
+  async page(after: string, resource?: string): Promise<LeasePage> {
     const { query, session } = await this.#options.connection()
     const rows = await query(this.#sql.page, [after, resource ?? null, session])
-    return rows.map((row) => ({
-      resource: columnText(row, 'resource'),
-      owner: columnText(row, 'owner'),
-      token: BigInt(columnText(row, 'token')),
-      remainingMs: Number(columnText(row, 'remaining')),
-      heldMs: Number(columnText(row, 'held')),
-    }))
+    const names = new Set(rows.map((row) => columnText(row, 'resource')))
+    const leases = rows
+      .filter(({ owner }) => owner !== null)
+      .map((row) => ({
+        resource: columnText(row, 'resource'),
+        owner: columnText(row, 'owner'),
+        token: BigInt(columnText(row, 'token')),
+        remainingMs: Number(columnText(row, 'remaining')),
+        heldMs: Number(columnText(row, 'held')),
+        ...(row['shared'] === 'true' ? { shared: true } : {}),
+      }))
+    return { leases, next: names.size < PAGE ? undefined : [...names].at(-1) }
   }
 
-  async create(): Promise<boolean> {
+  async create(): Promise<'created' | 'changed' | 'neither'> {
     const { query } = await this.#options.connection()
-    const exists = async (): Promise<boolean> => {
-      const [row] = await query(this.#sql.exists, [quoted(this.#options.table)])
-      return columnText(row, 'there') === 'true'
+    const shape = async (): Promise<ReturnType<typeof tableShape>> => {
+      const [row] = await query(this.#sql.columns, [quoted(this.#options.table)])
+      return tableShape(row?.['columns'], POSTGRES_COLUMNS)
     }
-    // Checked first: a role that may use the table need not be allowed to create one.
-    if (await exists()) return false
+    // Checked first: a role that may use the table need not be allowed to create or to change one.
+    const before = await shape()
+    if (before === 'earlier') {
+      await query(this.#sql.change, [])
+      return 'changed'
+    }
+    if (before !== 'none') return 'neither'
     try {
       await query(this.#sql.create, [])
-      return true
+      return 'created'
     } catch (error) {
-      if (CREATED_MEANWHILE.includes(sqlState(error) ?? '') && (await exists())) return false
+      if (CREATED_MEANWHILE.includes(sqlState(error) ?? '') && (await shape()) !== 'none') return 'neither'
       throw error
     }
   }
@@ -145,21 +178,36 @@ export class PostgresSteps implements LeaseSteps {
     return failureKind(error)
   }
 
-  async #leave({ resources, owner, ttlMs }: LeaseRef): Promise<boolean> {
+  /** An extension without a session. */
+  async #leave(lease: LeaseRef): Promise<boolean> {
     const { query } = await this.#options.connection()
-    return (await query(this.#sql.leave, [JSON.stringify(resources), owner, whole(ttlMs)])).length === resources.length
+    const [isHeld] = await this.#extend(query, [lease], null)
+    return isHeld === true
+  }
+
+  async #extend(query: SqlQuery, leases: readonly LeaseRef[], session: string | null): Promise<readonly boolean[]> {
+    const wanted = leases.flatMap(({ resources, owner, ttlMs }, lease) =>
+      resources.map((resource) => ({ lease, resource, owner, ttl: Math.ceil(ttlMs) })),
+    )
+    const statement = leases.some(({ shared = false }) => shared) ? this.#sql.extendShared : this.#sql.extend
+    const rows = await query(statement, [JSON.stringify(wanted), session])
+    const held = new Set(rows.map((row) => Number(columnText(row, 'lease'))))
+    return leases.map((_, index) => held.has(index))
   }
 }
 
 function tableRow(row: SqlRow): TableRow {
   return {
     resource: columnText(row, 'resource'),
+    counter: BigInt(columnText(row, 'counter')),
     token: BigInt(columnText(row, 'token')),
     owner: row['owner'] ?? undefined,
     remainingMs: Number(columnText(row, 'remaining')),
     session: row['session'] ?? undefined,
     isEnded: row['ended'] === 'true',
     isAwaited: row['awaited'] === 'true',
+    isShared: row['shared'] === 'true',
+    wantedMs: Number(columnText(row, 'wanted')),
   }
 }
 

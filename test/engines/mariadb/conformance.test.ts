@@ -28,6 +28,7 @@ describe.each(Object.entries(CLIENTS))('%s', (_name, connect) => {
     engine: (process) => mariadb(clients[process]!.client, { requestTimeout: '2s' }),
     methods: ['handOver', 'watch', 'probe', 'init'],
     shortTtlMs: 400,
+    shared: true,
   })
 
   test.concurrent.each(cases.map((claim) => [claim.name, claim] as const))('%s', async (_name, claim) => {

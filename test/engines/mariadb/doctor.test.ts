@@ -89,7 +89,17 @@ test('a missing table is worth a note where it is created, and critical where no
   await server.sql('CREATE TABLE other (resource int, token int)')
   expect(finding(await check({ table: 'other' }), 'table')).toEqual({
     severity: 'critical',
-    found: 'The table `other` does not have the columns owner, acquired_at, expires_at.',
+    found: 'The table `other` does not have the columns owner, acquired_at, expires_at, readers, wanted_until.',
+  })
+})
+
+test('a table of an earlier version is critical, and the remedy names the statement', async () => {
+  await server.sql(`${mariadbSchema('earlier')} ALTER TABLE earlier DROP COLUMN readers, DROP COLUMN wanted_until`)
+  const findings = await check({ table: 'earlier' })
+  expect(findings.find(({ id }) => id === 'mariadb/table')).toMatchObject({
+    severity: 'critical',
+    found: 'The table `earlier` does not have the columns readers, wanted_until.',
+    remedy: expect.stringContaining('ALTER TABLE `earlier` ADD COLUMN') as string,
   })
 })
 

@@ -53,6 +53,19 @@ test('init says what it did; looking and releasing create nothing', async () => 
   expect(await engine.init!()).toEqual(['the table is there'])
 })
 
+test('a table of an earlier version is an error that names the statement, and init changes it', async () => {
+  await server.sql(`${mariadbSchema()} ALTER TABLE ringfence_leases DROP COLUMN readers, DROP COLUMN wanted_until`)
+  const engines = [open(), open()]
+  const change =
+    'ALTER TABLE `ringfence_leases` ADD COLUMN readers JSON NULL, ADD COLUMN wanted_until DATETIME(6) NULL;'
+  const message = expect.stringContaining(change) as string
+  await expect(engines[0]!.acquire(request())).rejects.toMatchObject({ transient: false, message })
+  const said = (await Promise.all(engines.map((engine) => engine.init!()))).flat()
+  expect(said).toContain(`changed the table:\n${change}`)
+  expect(await engines[0]!.init!()).toEqual(['the table is there'])
+  await grant(engines[1]!)
+})
+
 test('an account that may not create tables is told the statement, and not to try again', async () => {
   await server.sql('CREATE TABLE nothing (a int); CREATE USER guest; GRANT SELECT ON ringfence.nothing TO guest')
   const engine = open({}, openPool({ user: 'guest' }))

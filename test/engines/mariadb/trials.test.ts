@@ -2,12 +2,17 @@ import { createPool } from 'mariadb'
 import { describe } from 'vitest'
 import { mariadb } from '../../../src/engines/mariadb/index.ts'
 import { startMariadb } from '../../../harness/servers/mariadb.ts'
-import { faultTrials, processTrials, type BreakableServers } from '../trials.ts'
+import { faultTrials, processTrials, sharedTrials, type BreakableServers } from '../trials.ts'
 import { addressOf } from './clients.ts'
 
 describe.concurrent('mariadb', () => {
   processTrials({ connector: 'mariadb', start, nextWithinMs: 30_000 })
   faultTrials({ start, survivesRestart: true })
+})
+
+// Not beside the others: each has four processes of its own.
+describe('mariadb, shared', () => {
+  sharedTrials({ connector: 'mariadb', start, nextWithinMs: 30_000 })
 })
 
 async function start(): Promise<BreakableServers> {

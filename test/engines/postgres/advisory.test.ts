@@ -69,6 +69,72 @@ test('a lease ends with its connection: another gets in at once, with a greater 
   expect(await one.extend([lease])).toEqual([{ kind: 'lost' }])
 })
 
+test('a reader ends with its connection: a writer gets in at once, if no other reader is there', async () => {
+  const clients: Client[] = []
+  const connect = async (): Promise<Client> => {
+    const client = await connectedClient(server.url)
+    clients.push(client)
+    return client
+  }
+  const [one, two] = [open(connect), open()]
+  const rival = openTable()
+  const dies = await grant(one, { shared: true })
+  const { resources } = dies
+  const lives = await grant(two, { resources, shared: true })
+  const stays = await grant(rival, { resources, shared: true })
+  const owners = async (): Promise<string[]> => (await leasesOf(rival, resources[0])).map(({ owner }) => owner)
+  expect((await owners()).sort()).toEqual([dies.owner, lives.owner, stays.owner].sort())
+  await clients[0]!.end()
+  await expect.poll(async () => (await owners()).sort()).toEqual([lives.owner, stays.owner].sort())
+  // In a session, and by time alone.
+  for (const [engine, reader] of [
+    [two, lives],
+    [rival, stays],
+  ] as const) {
+    // prettier-ignore
+    expect(await rival.acquire(request({ resources }))).toMatchObject({ kind: 'refused' })
+    expect(await engine.extend([reader])).toEqual([{ kind: 'held' }])
+    expect(await engine.release(reader)).toMatchObject({ ours: true })
+  }
+  expect(await owners()).toEqual([])
+  const writer = await grant(rival, { resources })
+  expect(writer.token).toBeGreaterThan(dies.token)
+  expect(await one.extend([dies])).toEqual([{ kind: 'lost' }])
+})
+
+test('a reader takes over from a writer whose connection has ended', async () => {
+  const clients: Client[] = []
+  const one = open(async () => {
+    const client = await connectedClient(server.url)
+    clients.push(client)
+    return client
+  })
+  const rival = openTable()
+  for (const resources of [['w:1'], ['w:2', 'w:3']]) {
+    const writer = await grant(one, { resources })
+    expect(await rival.acquire(request({ resources, shared: true }))).toMatchObject({
+      kind: 'refused',
+      holder: writer.owner,
+    })
+    await clients.at(-1)!.end()
+    await until(async () => (await leasesOf(rival, resources[0])).length === 0, { what: 'the end of the session' })
+    const reader = await grant(rival, { resources, shared: true })
+    expect(reader.token).toBeGreaterThan(writer.token)
+    expect(await one.extend([writer])).toEqual([{ kind: 'lost' }])
+  }
+})
+
+test('a reader that was left to its time outlives its connection', async () => {
+  const one = open()
+  const reader = await grant(one, { shared: true })
+  const { resources } = reader
+  expect(await one.leave!({ ...reader, ttlMs: 20_000 })).toEqual({ kind: 'held' })
+  await one.close()
+  const rival = openTable()
+  expect(await rival.acquire(request({ resources }))).toMatchObject({ kind: 'refused', holder: reader.owner })
+  await grant(rival, { resources, shared: true })
+})
+
 test('several resources whose session has ended are taken together with free ones', async () => {
   const clients: Client[] = []
   const one = open(async () => {

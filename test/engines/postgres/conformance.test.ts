@@ -73,7 +73,7 @@ function testConformance(setup: Setup): void {
   afterAll(() => opened.close())
 
   const engine = (process: number): Engine => opened.engines[process]!()
-  const all = conformanceOfTwo({ ...setup, engine, shortTtlMs: 400 })
+  const all = conformanceOfTwo({ ...setup, engine, shortTtlMs: 400, shared: true })
   const cases = all.filter((claim) => !setup.fatal?.test(claim.name))
 
   test.each(cases.map((claim) => [claim.name, claim] as const))('%s', async (_name, claim) => {

@@ -123,11 +123,22 @@ test('a table without our columns, or one that may not be used, is critical', as
   )
   expect(finding(await check(sound, { table: 'other' }), 'table')).toEqual({
     severity: 'critical',
-    found: 'The table "other" does not have the columns session, acquired_at, expires_at, awaited.',
+    found:
+      'The table "other" does not have the columns session, acquired_at, expires_at, awaited, readers, wanted_until.',
   })
   expect(finding(await check(sound, {}, { user: 'reader' }), 'table')).toEqual({
     severity: 'critical',
     found: 'This role lacks a permission on "ringfence_leases": insert, update.',
+  })
+})
+
+test('a table of an earlier version is critical, and the remedy names the statement', async () => {
+  await sound.sql(`${postgresSchema('earlier')} ALTER TABLE earlier DROP COLUMN readers, DROP COLUMN wanted_until`)
+  const findings = await check(sound, { table: 'earlier' })
+  expect(findings.find(({ id }) => id === 'postgres/table')).toMatchObject({
+    severity: 'critical',
+    found: 'The table "earlier" does not have the columns readers, wanted_until.',
+    remedy: expect.stringContaining('ALTER TABLE "earlier" ADD COLUMN') as string,
   })
 })
 

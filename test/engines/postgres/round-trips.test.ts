@@ -40,7 +40,7 @@ test.each(Object.entries(ENGINES))(
     const { engine } = opened
     await engine.init!()
     // Whose lease it is takes a look.
-    expect(await roundTripsOf(engine, () => proxy.roundTrips)).toEqual({ ...ONE_EACH, refusal: 2 })
+    expect(await roundTripsOf(engine, () => proxy.roundTrips)).toEqual({ ...ONE_EACH, refusal: 2, refusalByReaders: 3 })
     await engine.close()
     await opened.end()
   },

@@ -124,6 +124,23 @@ test('inspect tells how long a lease has been held, across pages', async () => {
   expect(info!.heldMs).toBeGreaterThanOrEqual(5000)
 })
 
+test('a table of an earlier version is an error that names the statement, and init changes it', async () => {
+  await server.sql(`${postgresSchema()} ALTER TABLE ringfence_leases DROP COLUMN readers, DROP COLUMN wanted_until`)
+  const engine = open()
+  const change =
+    'ALTER TABLE "ringfence_leases" ADD COLUMN IF NOT EXISTS readers jsonb, ADD COLUMN IF NOT EXISTS wanted_until timestamptz;'
+  const message = expect.stringContaining(change) as string
+  await expect(engine.acquire(request())).rejects.toMatchObject({ transient: false, message })
+  expect(await engine.init!()).toEqual([`changed the table:\n${change}`])
+  expect(await engine.init!()).toEqual(['the table is there'])
+  await grant(engine)
+  await server.sql('CREATE TABLE other (a int)')
+  expect(await open({ table: 'other' }).init!()).toEqual(['the table is there'])
+  expect(await server.sql(`SELECT count(*) FROM pg_attribute WHERE attrelid = 'other'::regclass AND attnum > 0`)).toBe(
+    '1',
+  )
+})
+
 test('a release that nobody waits for tells nobody', async () => {
   const pool = openPool({ connectionString: server.url })
   const heard: string[] = []

@@ -2,7 +2,7 @@ import { describe } from 'vitest'
 import type { Engine } from '../../../src/engine.ts'
 import { postgres, postgresAdvisory } from '../../../src/engines/postgres/index.ts'
 import { startPostgres } from '../../../harness/servers/postgres.ts'
-import { faultTrials, processTrials, type BreakableServers } from '../trials.ts'
+import { faultTrials, processTrials, sharedTrials, type BreakableServers } from '../trials.ts'
 import { connectedClient, openPool } from './clients.ts'
 
 describe.concurrent('postgres', () => {
@@ -15,6 +15,15 @@ describe.concurrent('leases that end with a connection', () => {
   processTrials({ connector: 'postgres-advisory', start: withSessions, nextWithinMs: 3000, ttlMs: 20_000 })
   // Nobody else waits for it here, so that the next session finds its lease as it was.
   faultTrials({ start: withSessions, survivesRestart: true })
+})
+
+// Not beside the others: each has four processes of its own.
+describe('postgres, shared', () => {
+  sharedTrials({ connector: 'postgres', start: withTable, nextWithinMs: 30_000 })
+})
+
+describe('leases that end with a connection, shared', () => {
+  sharedTrials({ connector: 'postgres-advisory', start: withSessions, nextWithinMs: 3000, ttlMs: 20_000 })
 })
 
 function withTable(): Promise<BreakableServers> {

@@ -13,12 +13,21 @@ export interface RoundTrips {
   /** One that was held before. */
   readonly again: readonly [acquire: number, release: number]
   readonly refusal: number
+  /** Of a writer that waits, by readers. */
+  readonly refusalByReaders: number
   /** Three resources: as fresh ones, and as ones that were held before. */
   readonly several: readonly [acquire: number, release: number]
   readonly severalAgain: readonly [acquire: number, release: number]
   readonly handOver: number
   readonly handOverOfSeveral: number
+  /** A reader of a resource that nobody has, one that joins another reader, and the same of three resources. */
+  readonly reader: readonly [acquire: number, release: number]
+  readonly joins: readonly [acquire: number, release: number]
+  readonly readerOfSeveral: readonly [acquire: number, release: number]
+  readonly joinsSeveral: readonly [acquire: number, release: number]
   readonly renewal: number
+  /** 200 leases, half of them readers of one resource. */
+  readonly renewalWithReaders: number
   /** 200 leases, of one ttl and of many, and 200 of which one is gone. */
   readonly renewalOfMany: number
   readonly renewalOfManyTtls: number
@@ -30,11 +39,18 @@ export const ONE_EACH: RoundTrips = {
   fresh: [1, 1],
   again: [1, 1],
   refusal: 1,
+  // The second one keeps later readers out.
+  refusalByReaders: 2,
   several: [1, 1],
   severalAgain: [1, 1],
   handOver: 1,
   handOverOfSeveral: 1,
+  reader: [1, 1],
+  joins: [1, 1],
+  readerOfSeveral: [1, 1],
+  joinsSeveral: [1, 1],
   renewal: 1,
+  renewalWithReaders: 1,
   renewalOfMany: 1,
   renewalOfManyTtls: 1,
   renewalWithLoss: 1,
@@ -47,9 +63,9 @@ export async function roundTripsOf(engine: Engine, count: () => number | Promise
     await work()
     return (await count()) - before
   }
-  const section = async (resources: readonly string[]): Promise<readonly [number, number]> => {
+  const section = async (resources: readonly string[], shared = false): Promise<readonly [number, number]> => {
     let lease!: LeaseRef
-    const acquire = await trips(async () => (lease = await grant(engine, { resources })))
+    const acquire = await trips(async () => (lease = await grant(engine, { resources, shared })))
     return [acquire, await trips(() => engine.release(lease))]
   }
   const handOver = async (resources: readonly string[]): Promise<number> => {
@@ -70,19 +86,32 @@ export async function roundTripsOf(engine: Engine, count: () => number | Promise
   const [first, fresh, again] = [await section(['first']), await section(['one']), await section(['one'])]
   const several = await section(['fresh 1', 'fresh 2', 'fresh 3'])
   const severalAgain = await section(names)
+  const shared = ['shared 1', 'shared 2', 'shared 3']
+  const [reader, readerOfSeveral] = [await section(['shared'], true), await section(shared, true)]
+  for (const resources of [['shared'], shared]) await grant(engine, { resources, shared: true })
+  const [joins, joinsSeveral] = [await section(['shared'], true), await section(shared, true)]
   await grant(engine, { resources: ['held'] })
   const refusal = await trips(() => engine.acquire(request({ resources: ['held'] })))
+  const refusalByReaders = await trips(() => engine.acquire(request({ resources: ['shared'], waits: true })))
   const leases = await Promise.all(Array.from({ length: MANY }, () => grant(engine)))
+  const read = { resources: ['read'], shared: true }
+  const readers = await Promise.all(Array.from({ length: MANY / 2 }, () => grant(engine, read)))
   return {
     first,
     fresh,
     again,
     refusal,
+    refusalByReaders,
     several,
     severalAgain,
     handOver: await handOver(['handed over']),
     handOverOfSeveral: await handOver(names),
+    reader,
+    joins,
+    readerOfSeveral,
+    joinsSeveral,
     renewal: await renewal(leases.slice(0, 1)),
+    renewalWithReaders: await renewal([...readers, ...leases.slice(0, MANY / 2)]),
     renewalOfMany: await renewal(leases),
     renewalOfManyTtls: await renewal(leases.map((lease, index) => ({ ...lease, ttlMs: 30_000 + index }))),
     renewalWithLoss: await engine.release(leases[50]!).then(() => renewal(leases, 1)),

@@ -38,11 +38,13 @@ function checkDistance(report: Findings, aheadMs: Interval): Finding {
   return report.note('clock', found, meaning, 'Set the clocks by NTP.')
 }
 
-export function wrongTable(report: Findings, name: string, lackingColumns: readonly string[]): Finding {
-  return report.critical(
-    'table',
-    `The table ${name} does not have the columns ${lackingColumns.join(', ')}.`,
-    'It is another table, or one of another version.',
-    'Choose another table with the option table.',
-  )
+/** A table that lacks columns. `change`: the statement that adds them, if it is a lease table of an earlier version. */
+export function wrongTable(report: Findings, name: string, lacking: readonly string[], change?: string): Finding {
+  const found = `The table ${name} does not have the columns ${lacking.join(', ')}.`
+  if (change === undefined) {
+    const meaning = 'It is another table, or one of another version.'
+    return report.critical('table', found, meaning, 'Choose another table with the option table.')
+  }
+  const meaning = 'It is of an earlier version, and no lease can be granted.'
+  return report.critical('table', found, meaning, `Run \`ringfence init\` or engine.init(), or by hand:\n${change}`)
 }

@@ -21,7 +21,8 @@ import { inRounds } from '../next-round.ts'
 import { Cleanup } from '../cleanup.ts'
 import { engineErrorFrom } from '../errors.ts'
 import { inTime, NoAnswerError } from '../in-time.ts'
-import { PAGE, type FailureKind, type LeaseSteps, type TableLook, type TableRow, type Take } from './steps.ts'
+import { blockerOf, nextToken, ownRows, refusal, type RowInTheWay } from './look.ts'
+import type { FailureKind, LeasePage, LeaseSteps, TableLook, Take } from './steps.ts'
 
 export interface LeaseEngineOptions {
   readonly name: string
@@ -55,8 +56,8 @@ const PAUSE_MS = 1
 const LONGEST_PAUSE_MS = 50
 /** Statements that belong to no lease have as much time as if they belonged to one of this ttl. */
 const NO_TTL_MS = 30_000
-/** A lease that ends with a session may end at any time without a notification; waiters look this often. */
-const LOOK_EVERY_MS = 500
+/** Of a table that is not there. */
+const NO_PAGE: LeasePage = { leases: [], next: undefined }
 
 /** The engine of `postgres/` and `mariadb/`: leases in a table. What is special about a database is in its `LeaseSteps`. */
 export class LeaseEngine implements Engine {
@@ -141,21 +142,22 @@ export class LeaseEngine implements Engine {
   }
 
   async *inspect(resource?: string): AsyncIterable<LeaseInfo> {
-    for (let after = ''; ;) {
-      const query = (): Promise<readonly LeaseInfo[]> => this.#steps.page(after, resource)
-      const page = await this.#run(query, this.#options.timeoutMs(NO_TTL_MS), []).catch((error: unknown) => {
+    for (let after: string | undefined = ''; after !== undefined;) {
+      const from: string = after
+      const query = (): Promise<LeasePage> => this.#steps.page(from, resource)
+      const page = await this.#run(query, this.#options.timeoutMs(NO_TTL_MS), NO_PAGE).catch((error: unknown) => {
         throw this.#failure(error, resource === undefined ? [] : [resource])
       })
-      yield* page
-      if (page.length < PAGE) return
-      after = page.at(-1)!.resource
+      yield* page.leases
+      after = page.next
     }
   }
 
   async init(): Promise<readonly string[]> {
     try {
-      const created = await inTime(this.#create(), this.#deadlines, this.#options.timeoutMs(NO_TTL_MS))
-      return [created ? `created the table:\n${this.#steps.schema}` : 'the table is there']
+      const did = await inTime(this.#create(), this.#deadlines, this.#options.timeoutMs(NO_TTL_MS))
+      if (did === 'neither') return ['the table is there']
+      return [`${did} the table:\n${did === 'created' ? this.#steps.schema : this.#steps.change}`]
     } catch (error) {
       throw this.#failure(error, [])
     }
@@ -182,16 +184,19 @@ export class LeaseEngine implements Engine {
   }
 
   async #acquire(request: LeaseRequest, again: Again): Promise<Grant | Refusal> {
-    const { resources } = request
+    const { resources, waits = false } = request
     for (let tries = 0; tries < MOST_TRIES; tries++) {
       const first =
         this.#steps.takeAtOnce === undefined ? undefined : await again(() => this.#steps.takeAtOnce!(request))
       if (first?.token !== undefined) return { kind: 'granted', token: first.token }
       const look = first?.look ?? (await again(() => this.#steps.look(resources)))
-      const blocker = blockerOf(look, request.owner)
+      const blocker = blockerOf(look, request)
       if (blocker !== undefined) {
-        const isNoted = this.#options.wakeups?.isWatched?.(resources) !== true || blocker.isAwaited
-        if (isNoted || (await again(() => this.#steps.note!(blocker)))) return refusal(blocker)
+        const wants = blocker.hasReaders && waits
+        const isNoted = wants
+          ? await again(() => this.#steps.want(resources))
+          : await this.#isNoted(blocker, request, again)
+        if (isNoted) return refusal(blocker, wants)
         // It was released between the look and the note, and nobody was notified.
         continue
       }
@@ -201,17 +206,24 @@ export class LeaseEngine implements Engine {
     return { kind: 'refused', reason: 'split' }
   }
 
+  /** Whether those who rely on a notification here will get one. */
+  async #isNoted({ row }: RowInTheWay, { resources }: LeaseRequest, again: Again): Promise<boolean> {
+    if (this.#options.wakeups?.isWatched?.(resources) !== true || row.isAwaited) return true
+    return again(() => this.#steps.note!(row))
+  }
+
   async #take(look: TableLook, request: LeaseRequest, again: Again): Promise<bigint | undefined> {
-    const { resources, owner, ttlMs } = request
-    const own = look.rows.filter((row) => row.owner === owner && row.remainingMs > 0)
+    const { resources, owner, ttlMs, shared = false } = request
+    const own = ownRows(look, owner)
     if (own.length === resources.length) {
       const { token } = own[0]!
-      const [isHeld] = await again(() => this.#steps.extend([{ resources, owner, ttlMs, token }]))
+      const [isHeld] = await again(() => this.#steps.extend([{ resources, owner, ttlMs, token, shared }]))
       return isHeld === true ? token : undefined
     }
-    const token = nextToken(look)
+    const token = nextToken(look, request)
     const endedSessions = look.rows.flatMap(({ isEnded, session }) => (isEnded ? [session!] : []))
-    return (await again(() => this.#steps.take({ resources, owner, ttlMs, token, endedSessions }))) ? token : undefined
+    const take = { resources, owner, ttlMs, shared, token, endedSessions }
+    return (await again(() => this.#steps.take(take))) ? token : undefined
   }
 
   /** An attempt whose outcome may stay unknown: what it leaves behind is removed, also when it takes effect late. */
@@ -221,8 +233,8 @@ export class LeaseEngine implements Engine {
     before?: LeaseRef,
   ): Promise<Grant | Refusal> {
     const undo = (): void => {
-      for (const { resources, owner, ttlMs } of before === undefined ? [request] : [request, before]) {
-        this.#cleanup.later(() => this.#release({ resources, owner, ttlMs }), ttlMs)
+      for (const lease of before === undefined ? [request] : [request, before]) {
+        this.#cleanup.later(() => this.#release(lease), lease.ttlMs)
       }
     }
     let late = false
@@ -255,7 +267,7 @@ export class LeaseEngine implements Engine {
     }
   }
 
-  async #release(lease: Pick<LeaseRef, 'resources' | 'owner' | 'ttlMs'>): Promise<Release> {
+  async #release(lease: Take): Promise<Release> {
     const query = (): ReturnType<LeaseSteps['release']> => this.#steps.release(lease)
     const { live, awaited } = await this.#run(query, this.#options.timeoutMs(lease.ttlMs), { live: 0, awaited: 0 })
     return { ours: live === lease.resources.length, awaited }
@@ -298,7 +310,7 @@ export class LeaseEngine implements Engine {
     }
   }
 
-  async #create(): Promise<boolean> {
+  async #create(): ReturnType<LeaseSteps['create']> {
     try {
       return await this.#steps.create()
     } catch (error) {
@@ -328,38 +340,17 @@ export class LeaseEngine implements Engine {
 
   #failure(error: unknown, resources: readonly string[]): EngineError {
     const kind = this.#failureKind(error)
-    const remedy =
-      kind === 'no table'
-        ? `; create it with \`ringfence init\`, with engine.init() or with:\n${this.#steps.schema}`
-        : ''
-    const isPermanent = kind === 'never' || kind === 'no table' || this.#closed
+    const isPermanent = kind === 'never' || kind === 'no table' || kind === 'other table' || this.#closed
+    const remedy = this.#remedy(kind)
     return engineErrorFrom(error, this.name, resources, { isPermanent, message: `${messageOf(error)}${remedy}` })
+  }
+
+  #remedy(kind: FailureKind): string {
+    const { schema, change } = this.#steps
+    if (kind === 'no table') return `; create it with \`ringfence init\`, with engine.init() or with:\n${schema}`
+    if (kind !== 'other table') return ''
+    return `; if it is a lease table of an earlier version, change it with \`ringfence init\`, with engine.init() or with:\n${change}`
   }
 }
 
 type Again = <T>(statement: () => Promise<T>) => Promise<T>
-
-/** Of the leases in the way, the one that lasts longest. */
-function blockerOf({ rows }: TableLook, owner: string): TableRow | undefined {
-  let blocker: TableRow | undefined
-  for (const row of rows) {
-    if (row.owner === undefined || row.owner === owner || row.isEnded || row.remainingMs <= 0) continue
-    if (blocker === undefined || row.remainingMs > blocker.remainingMs) blocker = row
-  }
-  return blocker
-}
-
-function refusal({ owner, remainingMs, session }: TableRow): Refusal {
-  const leftMs = session === undefined ? remainingMs : Math.min(remainingMs, LOOK_EVERY_MS)
-  return { kind: 'refused', reason: 'held', ...(owner === undefined ? {} : { holder: owner }), remainingMs: leftMs }
-}
-
-/**
- * Above all counters, and not below the clock: a failover to a replica that lacks the last grants, a restored backup or a
- * deleted row would otherwise lead to the same token twice.
- */
-function nextToken({ clockUs, rows }: TableLook): bigint {
-  let token = clockUs
-  for (const row of rows) if (row.token >= token) token = row.token + 1n
-  return token
-}

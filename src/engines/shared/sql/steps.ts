@@ -1,11 +1,14 @@
 import type { LeaseInfo, LeaseRef } from '../../../engine.ts'
 
-/** The number of rows in one answer of `page`; fewer rows mean that it was the last page. */
+/** The number of resources in one answer of `page`; fewer mean that it was the last page. */
 export const PAGE = 500
 
-/** What a row says now, by the server's clock. */
+/** What a row says now, by the server's clock. The row of a resource that is shared is here once for each reader. */
 export interface TableRow {
   readonly resource: string
+  /** The highest token of the resource so far. */
+  readonly counter: bigint
+  /** Of the owner: a reader may have a lower one than the reader that came last. */
   readonly token: bigint
   /** Undefined when it is free. A row whose time is up is free too, even if it has an owner. */
   readonly owner: string | undefined
@@ -17,6 +20,10 @@ export interface TableRow {
   readonly isEnded: boolean
   /** Its release will notify those who listen. */
   readonly isAwaited: boolean
+  /** The owner is a reader. */
+  readonly isShared: boolean
+  /** How much longer a writer that waits keeps new readers out; 0 or less when none does. */
+  readonly wantedMs: number
 }
 
 export interface TableLook {
@@ -36,6 +43,13 @@ export interface Take {
   readonly resources: readonly string[]
   readonly owner: string
   readonly ttlMs: number
+  readonly shared?: boolean
+}
+
+/** One page of the held leases, and the name after which the next page begins, unless it was the last one. */
+export interface LeasePage {
+  readonly leases: readonly LeaseInfo[]
+  readonly next: string | undefined
 }
 
 /**
@@ -51,11 +65,17 @@ export interface LeaseSteps {
   readonly takeAtOnce?: (take: Take) => Promise<TakeAtOnce | undefined>
   look(resources: readonly string[]): Promise<TableLook>
   /**
-   * Takes all of the rows or none: each only if it is free at that moment and its counter is below the token. Returns false
-   * when one was not, because another process was faster.
+   * Takes all of the rows or none: each only if it is free at that moment and its counter is below the token; for a reader also
+   * if it is shared and its counter not above the token, and in any case only if no writer keeps readers out. Returns false when
+   * one was not so, because another process was faster.
    */
   take(take: Take & { token: bigint; endedSessions: readonly string[] }): Promise<boolean>
-  /** Asks the holder to notify of its release. Returns false when it is not the holder any more. */
+  /**
+   * Keeps new readers of these resources out for `WANTED_MS` from now. Returns false, and does nothing, when no reader has any of
+   * them any more.
+   */
+  want(resources: readonly string[]): Promise<boolean>
+  /** Asks the holder to notify of its release. Returns false when the row has changed hands. */
   note?(row: TableRow): Promise<boolean>
   /** Asks the holders of these resources. */
   noteAll?(resources: readonly string[]): Promise<void>
@@ -63,22 +83,29 @@ export interface LeaseSteps {
   extend(leases: readonly LeaseRef[]): Promise<readonly boolean[]>
   /** The last extension of a lease that is bound to a session: unbinds it. */
   leave?(lease: LeaseRef): Promise<boolean>
-  /** Returns how many of the rows were the owner's until now, and how many processes are known to wait for one. */
-  release(lease: Pick<LeaseRef, 'resources' | 'owner'>): Promise<{ readonly live: number; readonly awaited: number }>
+  /**
+   * Returns how many of the rows were the owner's until now, and for how many of them, which nobody has any more, others are known
+   * to wait.
+   */
+  release(
+    lease: Pick<LeaseRef, 'resources' | 'owner' | 'shared'>,
+  ): Promise<{ readonly live: number; readonly awaited: number }>
   /** Returns the new token, or undefined when the lease is no longer the owner's. */
   handOver(lease: LeaseRef, next: Take): Promise<bigint | undefined>
   /** Returns one page of the held leases (of one resource or all of them) in the order of names: those after `after`. */
-  page(after: string, resource?: string): Promise<readonly LeaseInfo[]>
-  /** Creates the table where there is none. Returns whether it did. */
-  create(): Promise<boolean>
+  page(after: string, resource?: string): Promise<LeasePage>
+  /** Creates the table where there is none, and adds what one of an earlier version lacks. Returns which of the two it did. */
+  create(): Promise<'created' | 'changed' | 'neither'>
   /** The statement that creates the table, for people. */
   readonly schema: string
+  /** The statement that adds what a table of an earlier version lacks. */
+  readonly change: string
   failureKind(error: unknown): FailureKind
 }
 
 /**
  * What an error means. `again`: the statement lost a race against another transaction and was rolled back. `no table`: there
- * is no lease table. `never`: no retry will help, and nothing was done. `undone`: a retry may help, and nothing was done.
+ * is no lease table. `other table`: it lacks a column. `never`: no retry will help, and nothing was done. `undone`: a retry may help, and nothing was done.
  * `unknown`: it may have been done.
  */
-export type FailureKind = 'again' | 'no table' | 'never' | 'undone' | 'unknown'
+export type FailureKind = 'again' | 'no table' | 'other table' | 'never' | 'undone' | 'unknown'
