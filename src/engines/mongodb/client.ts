@@ -10,14 +10,15 @@ export interface MongoCollection {
   findOneAndUpdate(filter: object, update: object[], options: object): Promise<unknown>
   updateOne(filter: object, update: object[], options: object): Promise<{ readonly matchedCount: number }>
   updateMany(filter: object, update: object[], options: object): Promise<{ readonly matchedCount: number }>
-  bulkWrite(operations: MongoUpsert[], options: object): Promise<unknown>
+  bulkWrite(operations: MongoUpdate[], options: object): Promise<{ readonly matchedCount: number }>
   find(filter: object, options: object): MongoCursor
   watch(pipeline: object[], options: object): MongoChangeStream
 }
 
-export interface MongoUpsert {
-  readonly updateOne: { readonly filter: object; readonly update: object[]; readonly upsert: true }
-}
+/** One of several updates in one request. */
+export type MongoUpdate =
+  | { readonly updateOne: { readonly filter: object; readonly update: object[]; readonly upsert?: boolean } }
+  | { readonly updateMany: { readonly filter: object; readonly update: object[] } }
 
 export interface MongoCursor {
   next(): Promise<unknown>

@@ -17,12 +17,14 @@ import type {
 import { asError } from '../../errors.ts'
 import { Cleanup } from '../shared/cleanup.ts'
 import { inRounds } from '../shared/next-round.ts'
+import { READERS } from '../shared/readers.ts'
 import { batches } from '../shared/together.ts'
+import { COME_AGAIN_MS } from '../shared/wanted.ts'
 import type { MongoDb } from './client.ts'
 import { cleanUpAfter } from './cleanup.ts'
 import { checkMongodb } from './doctor/index.ts'
 import { isPermanent, mongodbError } from './errors.ts'
-import type { LeaseDocument } from './statements.ts'
+import { holdersOf, type LeaseDocument, type LeaseHolder } from './statements.ts'
 import { MongodbSteps } from './steps.ts'
 import { ChangeStreamWakeups } from './wakeups.ts'
 
@@ -41,7 +43,7 @@ const GUARANTEES: Guarantees = {
   token: 'one counter for each resource, in a document that is never deleted, raised in the same step as the grant',
   survives: { serverRestart: 'yes', lossOfServers: 'a minority', failover: 'yes' },
   order: 'first come, first served in one process',
-  shared: false,
+  shared: true,
 }
 
 /** Requests that belong to no lease have the timeout of a lease of 30 s. */
@@ -84,19 +86,30 @@ export class MongodbEngine implements Engine {
   async #acquire(request: LeaseRequest): Promise<Grant | Refusal> {
     const { resources, owner, ttlMs } = request
     try {
-      if (resources.length === 1) {
-        const shown = await this.#steps.take(
-          resources[0]!,
-          owner,
-          ttlMs,
-          'majority',
-          this.#settings.requestTimeoutMs(ttlMs),
-        )
-        return shown.owner === owner ? { kind: 'granted', token: shown.token } : refusal(shown)
-      }
-      return await this.#takeAll(request)
+      if (resources.length > 1) return await this.#takeAll(request)
+      const shown = await this.#steps.take(resources[0]!, request, 'majority', this.#settings.requestTimeoutMs(ttlMs))
+      const own = holderIn(shown, owner)
+      return own === undefined ? await this.#refusal(request, [shown]) : { kind: 'granted', token: own.token }
     } catch (cause) {
       return await this.#failed(cause, request, [owner])
+    }
+  }
+
+  /** By what is in the way and lasts longest. A writer that waits for readers keeps later ones out, and comes again soon. */
+  async #refusal(request: LeaseRequest, documents: readonly LeaseDocument[]): Promise<Refusal> {
+    const { resources, ttlMs, shared = false, waits = false } = request
+    const blocker = documents
+      .flatMap((document) => blockersIn(document, shared))
+      .reduce((one, two) => ((one.leftMs ?? 0) > (two.leftMs ?? 0) ? one : two), { leftMs: undefined })
+    const wants = waits && !shared && documents.some(({ readers }) => readers.length > 0)
+    if (wants) await this.#steps.want(resources, this.#settings.requestTimeoutMs(ttlMs))
+    const { owner: holder, leftMs } = blocker
+    const remainingMs = wants ? Math.min(leftMs ?? COME_AGAIN_MS, COME_AGAIN_MS) : leftMs
+    return {
+      kind: 'refused',
+      reason: 'held',
+      ...(holder === undefined ? {} : { holder }),
+      ...(remainingMs === undefined ? {} : { remainingMs }),
     }
   }
 
@@ -147,8 +160,11 @@ export class MongodbEngine implements Engine {
     const resources = resource === undefined ? undefined : [resource]
     try {
       for await (const shown of this.#steps.find(resources, this.#settings.requestTimeoutMs(NO_TTL_MS))) {
-        const { leftMs: remainingMs, heldMs, ...lease } = shown
-        yield { ...lease, remainingMs, ...(heldMs === undefined ? {} : { heldMs }) }
+        const { resource } = shown
+        for (const { owner, token, leftMs: remainingMs, heldMs } of holdersOf(shown)) {
+          const kind = shown.owner === READERS ? { shared: true } : {}
+          yield { resource, owner, token, remainingMs, ...kind, ...(heldMs === undefined ? {} : { heldMs }) }
+        }
       }
     } catch (cause) {
       throw mongodbError(cause, resources ?? [])
@@ -199,21 +215,25 @@ export class MongodbEngine implements Engine {
    * later token, because no step lowers a counter. So the tokens of one resource differ and grow, and none of this depends on a
    * clock. A client that dies in the middle leaves some of the resources held for their ttl, like a client that dies right after
    * its grant.
+   *
+   * A reader joins those that share a resource if their counter is not above its token. If it joins others everywhere, and they
+   * have one counter, that is its token too.
    */
   async #takeAll(request: LeaseRequest): Promise<Grant | Refusal> {
-    const { resources, owner, ttlMs } = request
+    const { resources, owner, ttlMs, shared = false } = request
     const timeoutMs = this.#settings.requestTimeoutMs(ttlMs)
     for (let tries = 0; tries < MOST_TRIES; tries++) {
       const documents = await this.#steps.look(resources, timeoutMs)
-      const held = documents.filter(({ leftMs = 0 }) => leftMs > 0)
-      const blockers = held.filter((document) => document.owner !== owner)
-      if (blockers.length > 0) return refusal(blockers.reduce((one, two) => (one.leftMs! >= two.leftMs! ? one : two)))
+      const own = documents.flatMap((document) => holderIn(document, owner) ?? [])
       const highest = documents.reduce((most, { token }) => (token > most ? token : most), 0n)
-      if (held.length === resources.length && held.every(({ token }) => token === highest)) {
+      const token = isJoined(request, documents) ? highest : highest + 1n
+      if (own.length === resources.length && own.every((holder) => holder.token === own[0]!.token)) {
         // The same owner asks again.
-        if (await this.#steps.extend([request], timeoutMs)) return { kind: 'granted', token: highest }
-      } else if (await this.#steps.takeAll(request, highest + 1n, ttlMs, timeoutMs)) {
-        return { kind: 'granted', token: highest + 1n }
+        if (await this.#steps.extend([request], timeoutMs)) return { kind: 'granted', token: own[0]!.token }
+      } else {
+        const others = documents.filter((document) => holderIn(document, owner) === undefined)
+        if (others.some((document) => blockersIn(document, shared).length > 0)) return this.#refusal(request, others)
+        if (await this.#steps.takeAll(request, token, timeoutMs)) return { kind: 'granted', token }
       }
       await this.#clear(resources, [owner], ttlMs)
     }
@@ -245,12 +265,14 @@ export class MongodbEngine implements Engine {
   }
 
   async #stillHeld(leases: readonly LeaseRef[], timeoutMs: number): Promise<readonly LeaseRef[]> {
-    const owners = new Map<string, string>()
-    const resources = leases.flatMap((lease) => lease.resources)
-    for (const { resource, owner, leftMs = 0 } of await this.#steps.look(resources, timeoutMs)) {
-      if (leftMs > 0) owners.set(resource, owner)
+    const resources = [...new Set(leases.flatMap((lease) => lease.resources))]
+    const documents = new Map<string, LeaseDocument>()
+    for (const document of await this.#steps.look(resources, timeoutMs)) documents.set(document.resource, document)
+    const isHeld = (resource: string, owner: string): boolean => {
+      const document = documents.get(resource)
+      return document !== undefined && holderIn(document, owner) !== undefined
     }
-    return leases.filter((lease) => lease.resources.every((resource) => owners.get(resource) === lease.owner))
+    return leases.filter((lease) => lease.resources.every((resource) => isHeld(resource, lease.owner)))
   }
 
   async #clear(resources: readonly string[], owners: readonly string[], ttlMs: number): Promise<void> {
@@ -272,6 +294,28 @@ function sizeOf({ resources, owner }: LeaseRef): number {
   return resources.reduce((sum, resource) => sum + Buffer.byteLength(resource), 2 * owner.length)
 }
 
-function refusal({ owner, leftMs }: LeaseDocument): Refusal {
-  return { kind: 'refused', reason: 'held', holder: owner, ...(leftMs === undefined ? {} : { remainingMs: leftMs }) }
+/** The lease of this owner on the resource. */
+function holderIn(document: LeaseDocument, owner: string): LeaseHolder | undefined {
+  return holdersOf(document).find((holder) => holder.owner === owner)
+}
+
+/** What keeps a request out: a lease of others, or a writer that waits. */
+interface Blocker {
+  readonly owner?: string
+  readonly leftMs: number | undefined
+}
+
+function blockersIn(document: LeaseDocument, shared: boolean): readonly Blocker[] {
+  const holders = holdersOf(document)
+  if (!shared) return holders
+  const { owner, wantedMs } = document
+  const wanted = wantedMs > 0 ? [{ ...holders[0], leftMs: wantedMs }] : []
+  return owner === READERS ? wanted : [...holders, ...wanted]
+}
+
+/** A reader joins others on all of the resources, and they have one counter. */
+function isJoined({ resources, shared = false }: LeaseRequest, documents: readonly LeaseDocument[]): boolean {
+  if (!shared || documents.length < resources.length) return false
+  const [first] = documents
+  return documents.every(({ readers, token }) => readers.length > 0 && token === first!.token)
 }

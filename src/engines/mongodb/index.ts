@@ -7,7 +7,7 @@ import { hasMethods, text } from '../shared/shape.ts'
 import type { MongoDb } from './client.ts'
 import { MongodbEngine } from './engine.ts'
 
-export type { MongoChangeStream, MongoCollection, MongoCursor, MongoDb, MongoUpsert } from './client.ts'
+export type { MongoChangeStream, MongoCollection, MongoCursor, MongoDb, MongoUpdate } from './client.ts'
 
 export interface MongodbOptions {
   /** The collection of the leases, one document for each resource. Default 'ringfence'. Never delete a document: its counter is in it. */

@@ -1,26 +1,32 @@
 import type { Deadlines } from '../../deadlines.ts'
 import type { LeaseRef } from '../../engine.ts'
 import { inTime, NoAnswerError } from '../shared/in-time.ts'
-import type { MongoCollection, MongoDb, MongoUpsert } from './client.ts'
+import type { MongoCollection, MongoDb, MongoUpdate } from './client.ts'
 import { DurableWrites, JOURNALED, type Deployment } from './durable-writes.ts'
 import { codeOf, DUPLICATE_KEY, isTaken } from './errors.ts'
 import {
   extended,
-  FREED,
+  extendedReader,
+  freed,
+  heldBy,
   leaseOrThrow,
   live,
   LOOKED_AT,
   named,
   ownedBy,
   passOn,
+  readBy,
+  share,
+  shareWith,
   SHOWN,
   take,
   takeWith,
+  WANTED,
   type LeaseDocument,
 } from './statements.ts'
 
 type OwnedLease = Pick<LeaseRef, 'resources' | 'owner'>
-type ExtendedLease = Pick<LeaseRef, 'resources' | 'owner' | 'ttlMs'>
+type ExtendedLease = Pick<LeaseRef, 'resources' | 'owner' | 'ttlMs' | 'shared'>
 
 /** Options of a request that bound it: the driver gives up when the signal aborts, the server by its own clock. */
 export interface RequestBounds {
@@ -96,20 +102,14 @@ export class MongodbSteps {
   /** One attempt at one resource. Returns what its document says afterwards. */
   async take(
     resource: string,
-    owner: string,
-    ttlMs: number,
+    { owner, ttlMs, shared = false }: Pick<ExtendedLease, 'owner' | 'ttlMs' | 'shared'>,
     durability: Durability,
     timeoutMs: number,
   ): Promise<LeaseDocument> {
+    const update = shared ? share(owner, ttlMs) : take(owner, ttlMs)
     for (let duplicates = 0; ; duplicates++) {
       try {
-        const document = await this.#findOneAndUpdate(
-          { _id: resource },
-          take(owner, ttlMs),
-          durability,
-          timeoutMs,
-          true,
-        )
+        const document = await this.#findOneAndUpdate({ _id: resource }, update, durability, timeoutMs, true)
         return leaseOrThrow(document)
       } catch (error) {
         if (codeOf(error) !== DUPLICATE_KEY || duplicates >= MOST_DUPLICATES) throw error
@@ -134,9 +134,13 @@ export class MongodbSteps {
    * Takes all of the resources with this token, which is above their counters, in the order of their names and in one request
    * that stops at the first one that cannot be taken. False if there was such a one; those before it may have been taken.
    */
-  async takeAll({ resources, owner }: OwnedLease, token: bigint, ttlMs: number, timeoutMs: number): Promise<boolean> {
-    const update = takeWith(token, owner, ttlMs)
-    const operations = resources.map((resource): MongoUpsert => ({
+  async takeAll(
+    { resources, owner, ttlMs, shared = false }: ExtendedLease,
+    token: bigint,
+    timeoutMs: number,
+  ): Promise<boolean> {
+    const update = shared ? shareWith(token, owner, ttlMs) : takeWith(token, owner, ttlMs)
+    const operations = resources.map((resource): MongoUpdate => ({
       updateOne: { filter: { _id: resource }, update, upsert: true },
     }))
     try {
@@ -163,20 +167,41 @@ export class MongodbSteps {
 
   /** True if every one of these leases was held in full and has its whole ttl again. */
   async extend(leases: readonly ExtendedLease[], timeoutMs: number): Promise<boolean> {
-    return this.#updateMine(leases, extended(leases), 'majority', timeoutMs)
+    const writers = leases.filter(({ shared = false }) => !shared)
+    const readers = leases.filter(({ shared = false }) => shared)
+    if (readers.length === 0) return this.#extendWriters(writers, timeoutMs)
+    const each = readers.flatMap(({ resources, owner, ttlMs }) =>
+      resources.map((resource) => ({ filter: readBy(resource, owner), update: extendedReader(owner, ttlMs) })),
+    )
+    const operations: MongoUpdate[] = each.map((updateOne) => ({ updateOne }))
+    if (writers.length > 0) operations.push({ updateMany: { filter: allOwned(writers), update: extended(writers) } })
+    const { matchedCount } = await this.#send(timeoutMs, 'majority', (options) =>
+      this.collection.bulkWrite(operations, { ...options, ordered: false }),
+    )
+    return matchedCount === resourcesOf(leases).length
   }
 
   /** True if the lease was held in full. */
-  async free(lease: OwnedLease, durability: Durability, timeoutMs: number): Promise<boolean> {
-    return this.#updateMine([lease], FREED, durability, timeoutMs)
+  async free({ resources, owner }: OwnedLease, durability: Durability, timeoutMs: number): Promise<boolean> {
+    const filter = heldBy(resources, [owner])
+    return (await this.#update(resources, filter, freed([owner]), durability, timeoutMs)) === resources.length
   }
 
   /** Frees those of the resources that one of the owners holds. */
   async clear(resources: readonly string[], owners: readonly string[], timeoutMs: number): Promise<void> {
     // The primary's acknowledgement is enough: a lease that comes back in a failover ends with its ttl.
     await this.#send(timeoutMs, 'primary', (options) =>
-      this.collection.updateMany(ownedBy(resources, owners), FREED, options),
+      this.collection.updateMany(heldBy(resources, owners), freed(owners), options),
     )
+  }
+
+  /**
+   * Keeps new readers of these resources out: also of those that are free, since readers of one would keep the writer waiting
+   * after those of the other are gone.
+   */
+  async want(resources: readonly string[], timeoutMs: number): Promise<void> {
+    // The primary's acknowledgement is enough: the writer asks again after a failover.
+    await this.#send(timeoutMs, 'primary', (options) => this.collection.updateMany(named(resources), WANTED, options))
   }
 
   /** What the documents of these resources say, also of those that are free. Resources that nobody has had yet have none. */
@@ -228,21 +253,27 @@ export class MongodbSteps {
    * One statement for any number of leases. It returns how many documents matched and not which ones; that is enough to
    * know that all did. An owner belongs to one acquisition, so it never matches a resource of another lease in the list.
    */
-  async #updateMine(
-    leases: readonly OwnedLease[],
+  async #extendWriters(leases: readonly ExtendedLease[], timeoutMs: number): Promise<boolean> {
+    const resources = resourcesOf(leases)
+    const matched = await this.#update(resources, allOwned(leases), extended(leases), 'majority', timeoutMs)
+    return matched === resources.length
+  }
+
+  /** Returns how many documents matched. */
+  async #update(
+    resources: readonly string[],
+    filter: object,
     update: object[],
     durability: Durability,
     timeoutMs: number,
-  ): Promise<boolean> {
-    const resources = leases.flatMap((lease) => lease.resources)
-    const owners = leases.map(({ owner }) => owner)
+  ): Promise<number> {
     const { matchedCount } = await this.#send(timeoutMs, durability, (options) =>
       // After a failover the driver itself repeats an update of one document, but not an update of many.
       resources.length === 1
-        ? this.collection.updateOne(ownedBy(resources, owners), update, options)
-        : this.collection.updateMany(ownedBy(resources, owners), update, options),
+        ? this.collection.updateOne(filter, update, options)
+        : this.collection.updateMany(filter, update, options),
     )
-    return matchedCount === resources.length
+    return matchedCount
   }
 
   #findOneAndUpdate(
@@ -282,6 +313,17 @@ export class MongodbSteps {
  */
 export function durableWriteConcern(deployment: Deployment, { maxTimeMS }: RequestBounds): object {
   return deployment === 'alone' ? JOURNALED : { w: 'majority', j: true, wtimeoutMS: maxTimeMS }
+}
+
+function resourcesOf(leases: readonly OwnedLease[]): readonly string[] {
+  return leases.flatMap(({ resources }) => resources)
+}
+
+function allOwned(leases: readonly OwnedLease[]): object {
+  return ownedBy(
+    resourcesOf(leases),
+    leases.map(({ owner }) => owner),
+  )
 }
 
 const READ = { sort: { _id: 1 }, readConcern: { level: 'local' } }

@@ -52,6 +52,7 @@ describe.each(Object.entries(setups))('%s', (_name, { server, options = {} }) =>
     },
     methods: ['handOver', 'watch', 'init'],
     shortTtlMs: 500,
+    shared: true,
   })
 
   test.concurrent.each(cases.map((claim) => [claim.name, claim] as const))('%s', async (_name, claim) => {

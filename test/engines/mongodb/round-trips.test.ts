@@ -18,6 +18,8 @@ test.each([
     // A read finds the highest counter.
     several: [2, 1],
     severalAgain: [2, 1],
+    readerOfSeveral: [2, 1],
+    joinsSeveral: [2, 1],
     // A read finds which one is gone, and the others are proved once more.
     renewalWithLoss: 3,
   })

@@ -2,7 +2,7 @@ import { MongoClient } from 'mongodb'
 import { describe } from 'vitest'
 import { mongodb } from '../../../src/engines/mongodb/index.ts'
 import { startMongodb } from '../../../harness/servers/mongodb.ts'
-import { faultTrials, processTrials, type BreakableServers } from '../trials.ts'
+import { faultTrials, processTrials, sharedTrials, type BreakableServers } from '../trials.ts'
 
 // Without a replica set waiters poll, and two who take turns hardly meet; see docs/engines/mongodb.md.
 describe.concurrent('mongodb, a replica set', () => {
@@ -11,6 +11,11 @@ describe.concurrent('mongodb, a replica set', () => {
 
 describe.concurrent('mongodb, a server without a replica set', () => {
   faultTrials({ start: () => start(false), survivesRestart: true })
+})
+
+// Not beside the others: each has four processes of its own.
+describe('mongodb, shared', () => {
+  sharedTrials({ connector: 'mongodb', start: () => start(true), nextWithinMs: 30_000 })
 })
 
 async function start(replicaSet: boolean): Promise<BreakableServers> {
