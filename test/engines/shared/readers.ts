@@ -113,6 +113,22 @@ export function testReaders(open: Open): void {
     for (const name of names) await grant(one, { resources: [name], shared: true })
   })
 
+  test('a writer gets in at the end of the last reader, and not at that of one which was released or made shorter', async () => {
+    const [one, two] = [open(), open()]
+    const long = await grant(one, { shared: true, ttlMs: 60_000 })
+    const released = long.resources
+    await grant(two, { resources: released, shared: true, ttlMs: 1000 })
+    expect(await one.release(long)).toMatchObject({ ours: true })
+    const first = await grant(one, { shared: true, ttlMs: 60_000 })
+    const shortened = first.resources
+    const second = await grant(one, { resources: shortened, shared: true, ttlMs: 60_000 })
+    const shorter = [first, second].map((lease) => ({ ...lease, ttlMs: 1000 }))
+    expect(await one.extend(shorter)).toEqual([{ kind: 'held' }, { kind: 'held' }])
+    for (const resources of [released, shortened]) {
+      await expect.poll(() => two.acquire(request({ resources }))).toMatchObject({ kind: 'granted' })
+    }
+  })
+
   test('what readers have left who ended by themselves is not in the way of others', async () => {
     const [one, two] = [open(), open()]
     const dead = await grant(one, { shared: true, ttlMs: 300 })
