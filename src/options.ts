@@ -201,24 +201,24 @@ export function resourceNames(given: string | readonly string[]): readonly strin
   if (given.length === 0 || given.length > MAX_RESOURCES) {
     throw new RangeError(`resource: expected 1 to ${MAX_RESOURCES} names, got ${given.length}`)
   }
-  return [...new Set(given.map(resourceName))].sort()
+  return [...new Set(given.map((name) => resourceName(name)))].sort()
 }
 
-export function resourceName(name: unknown): string {
-  if (typeof name !== 'string') throw new TypeError(`resource: expected a string, got ${shown(name)}`)
-  if (name === '') throw new RangeError('resource: expected a name, got an empty string')
+export function resourceName(name: unknown, option = 'resource'): string {
+  if (typeof name !== 'string') throw new TypeError(`${option}: expected a string, got ${shown(name)}`)
+  if (name === '') throw new RangeError(`${option}: expected a name, got an empty string`)
   // eslint-disable-next-line no-control-regex -- control characters are what it looks for
   if (/[\u0000-\u001f\u007f]/.test(name)) {
     throw new RangeError(
-      `resource: expected a name without control characters, got ${JSON.stringify(name.slice(0, 60))}`,
+      `${option}: expected a name without control characters, got ${JSON.stringify(name.slice(0, 60))}`,
     )
   }
   // A UTF-16 unit takes at most three bytes in UTF-8, so only long names need counting.
   if (name.length * 3 > MAX_RESOURCE_BYTES && Buffer.byteLength(name) > MAX_RESOURCE_BYTES) {
-    throw new RangeError(`resource: expected at most ${MAX_RESOURCE_BYTES} bytes, got ${Buffer.byteLength(name)}`)
+    throw new RangeError(`${option}: expected at most ${MAX_RESOURCE_BYTES} bytes, got ${Buffer.byteLength(name)}`)
   }
   if (LONE_SURROGATE.test(name)) {
-    throw new RangeError(`resource: expected well-formed Unicode, got ${JSON.stringify(name.slice(0, 60))}`)
+    throw new RangeError(`${option}: expected well-formed Unicode, got ${JSON.stringify(name.slice(0, 60))}`)
   }
   return name
 }

@@ -5,10 +5,11 @@ import {
   recogniseTransactional,
   type MariadbTransactional,
 } from '../engines/mariadb/client.ts'
-import { errorNumber, isAnswer } from '../engines/mariadb/errors.ts'
+import { errorNumber, failureKind, isAnswer } from '../engines/mariadb/errors.ts'
 import type { SqlQuery, SqlRow } from '../engines/shared/sql/client.ts'
 import { GuardError } from '../errors.ts'
 import type { Fenced } from './guard.ts'
+import { MARIADB_EFFECTS, MARIADB_RUNS } from './mariadb-records.ts'
 import { refusedOf, type RefusedResource } from './rows.ts'
 import { SqlStoreGuard, type Dialect, type SqlGuard, type SqlGuardOptions } from './sql.ts'
 
@@ -38,6 +39,9 @@ const MARIADB: Dialect = {
   queryWithin,
   raise,
   raiseWithin,
+  effects: MARIADB_EFFECTS,
+  runs: MARIADB_RUNS,
+  isUnknown: (error) => failureKind(error) === 'unknown',
   // A deadlock that ended us and not the other; a wait for a row that took too long; a row changed after our snapshot.
   isConflict: (error) => [1213, 1205, 1020].includes(errorNumber(error)),
   isMissingTable: (error) => errorNumber(error) === 1146,

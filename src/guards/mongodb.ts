@@ -1,9 +1,14 @@
+import { optionsOrThrow } from '../arguments.ts'
 import { sleep } from '../clock.ts'
 import { shown } from '../duration.ts'
 import { DurableWrites } from '../engines/mongodb/durable-writes.ts'
 import { hasMethods, property, whatCame } from '../engines/shared/shape.ts'
 import { endedByWork } from '../engines/shared/sql/transaction.ts'
 import { GuardError } from '../errors.ts'
+import { resourceName } from '../options.ts'
+import { runLimit, shortMessage, type RecordedRun, type Run, type RunsOptions, type RunStore } from '../runs.ts'
+import { effectOf, keepMsOf, keyOrThrow, resultText, unknownEffect } from './effect.ts'
+import type { Effect, EffectOptions, StoredEffect } from './effect.ts'
 import { fencedTransaction } from './fenced-transaction.ts'
 import {
   fencedOrThrow,
@@ -25,6 +30,7 @@ import {
   type CollectionLike,
   type FencedDocuments,
 } from './mongodb-documents.ts'
+import { MongodbEffects, MongodbRuns, type RecordCollection } from './mongodb-records.ts'
 import { fenceOf } from './rows.ts'
 
 /** A `Db` of mongodb. */
@@ -34,7 +40,10 @@ export interface MongoDbLike<Session> {
 }
 
 export interface MongodbGuardOptions extends GuardOptions {
-  /** Where the fences are, one document a resource. Default `ringfence_guard`. */
+  /**
+   * Where the fences are, one document a resource. Default `ringfence_guard`. What `once` records is in a collection of the same
+   * name with `_once` behind it, and the runs of jobs in one with `_runs`.
+   */
   collection?: string
 }
 
@@ -42,14 +51,24 @@ export interface MongodbGuardOptions extends GuardOptions {
  * The fences are documents of their own, checked and raised in the transaction that writes; that needs a replica set or
  * a sharded cluster. Without one there is `documents`, where every document carries its own fence.
  */
-export interface MongodbGuard<Session> extends Guard {
+export interface MongodbGuard<Session> extends Guard, RunStore {
   /**
    * Opens a transaction, raises the fence, runs the work in it and commits, by majority. Pass the session to every read and
    * write of the work, or they are outside of the transaction. The work runs once: if its own operations conflict, it fails.
    * It is rolled back, with `LeaseLostError`, if the lease is over when the work is done.
    */
   transaction<T>(lease: Fenced, work: (session: Session) => T | Promise<T>): Promise<T>
-  /** The same in a transaction that is already open. When it rejects, abort the transaction. */
+  /**
+   * As `transaction`, and the key, the token and the result of the work are recorded in the same transaction. A repeat with the
+   * same key, by whomever and whenever, gets that result and does not run the work. If the work rejects, nothing is recorded.
+   */
+  once<T>(
+    lease: Fenced,
+    key: string,
+    work: (session: Session) => T | Promise<T>,
+    options?: EffectOptions,
+  ): Promise<Effect<T>>
+  /** As `transaction`, in a transaction that is already open. When it rejects, abort the transaction. */
   within(session: Session, lease: Fenced): Promise<void>
   /** Documents that carry their own fence: it is checked and raised by the update that writes the document. */
   documents<Document>(collection: CollectionLike<Document>): FencedDocuments<Document>
@@ -83,6 +102,8 @@ class MongodbStoreGuard<S> extends StoreGuard implements MongodbGuard<S> {
   readonly #context: GuardContext
   readonly #db: MongoDbLike<S>
   readonly #fences: FenceCollection
+  readonly #effects: MongodbEffects
+  readonly #runs: MongodbRuns
   readonly #durable: DurableWrites
   /** By the client that a collection belongs to. */
   readonly #durableOf = new WeakMap<object, DurableWrites>()
@@ -103,12 +124,64 @@ class MongodbStoreGuard<S> extends StoreGuard implements MongodbGuard<S> {
     this.#durableOf.set(db.client, this.#durable)
     const open = db.collection.bind(db) as (name: string, options: object) => unknown
     this.#fences = open(collection, DURABLE) as FenceCollection
+    this.#effects = new MongodbEffects(open(`${collection}_once`, DURABLE) as RecordCollection)
+    this.#runs = new MongodbRuns(open(`${collection}_runs`, DURABLE) as RecordCollection)
   }
 
   async transaction<T>(lease: Fenced, work: (session: S) => T | Promise<T>): Promise<T> {
     const fenced = fencedOrThrow(lease)
-    if (typeof work !== 'function') throw new TypeError(`work: expected a function, got ${shown(work)}`)
-    return this.#transaction(fenced, whileHeld(lease, work))
+    workOrThrow(work)
+    return this.#transaction(fenced, { work: whileHeld(lease, work) })
+  }
+
+  async once<T>(
+    lease: Fenced,
+    key: string,
+    work: (session: S) => T | Promise<T>,
+    options: EffectOptions = {},
+  ): Promise<Effect<T>> {
+    const fenced = fencedOrThrow(lease)
+    keyOrThrow(key)
+    workOrThrow(work)
+    optionsOrThrow(options, ['keep'])
+    const [effects, keepMs] = [this.#effects, keepMsOf(options)]
+    let stored: StoredEffect | undefined
+    let hasRun = false
+    try {
+      return await this.#transaction<Effect<T>>(fenced, {
+        before: async () => (keepMs === undefined ? undefined : effects.index()),
+        entered: async (session) => {
+          stored = await effects.claimed(session as object, key, fenced)
+        },
+        work: async (session) => {
+          if (stored !== undefined) return effectOf(stored, false)
+          const result = resultText(await whileHeld(lease, work)(session))
+          hasRun = true
+          const finishing = effects.finished(session as object, key, { result, keepMs })
+          return effectOf(await this.#context.answered(fenced.resources, finishing), true)
+        },
+      })
+    } catch (error) {
+      throw hasRun && isUnknown(error) ? unknownEffect(key, fenced, error) : error
+    }
+  }
+
+  async recordRun(run: Run): Promise<void> {
+    const recording = this.#durable.send(async (durable) => {
+      await this.#runs.record({ ...run, message: shortMessage(run.message) }, durably(durable))
+      if (run.outcome !== 'began') await this.#runs.trim(run.job, durably(durable))
+    })
+    await this.#ofRuns(recording)
+  }
+
+  async runs(job: string, options: RunsOptions = {}): Promise<readonly RecordedRun[]> {
+    return this.#ofRuns(this.#runs.read(resourceName(job, 'job'), runLimit(options)))
+  }
+
+  #ofRuns<T>(answer: Promise<T>): Promise<T> {
+    return this.#context.answered([], answer).catch((error: unknown) => {
+      throw this.#context.failure([], error)
+    })
   }
 
   async within(session: S, lease: Fenced): Promise<void> {
@@ -135,15 +208,19 @@ class MongodbStoreGuard<S> extends StoreGuard implements MongodbGuard<S> {
 
   async raise(lease: Fenced, from?: string): Promise<void> {
     // One document is atomic by itself, also without a replica set; several are raised all or none.
-    if (lease.resources.length > 1) return this.#transaction(lease, () => undefined, from)
+    if (lease.resources.length > 1) return this.#transaction(lease, { work: () => undefined, from })
     await this.#context.answered(lease.resources, this.#raiseOne(lease, lease.resources[0]!, { from }))
   }
 
-  #transaction<T>(lease: Fenced, work: (session: S) => T | Promise<T>, from?: string): Promise<T> {
+  #transaction<T>(lease: Fenced, terms: TransactionTerms<S, T>): Promise<T> {
     return fencedTransaction<S, T>(this.#context, lease, {
+      prepare: async () => terms.before?.(),
       open: (inside) => this.#open(lease, inside),
-      raise: (session) => this.#raiseEach(lease, session, from),
-      work,
+      raise: async (session) => {
+        await this.#raiseEach(lease, session, terms.from)
+        await terms.entered?.(session)
+      },
+      work: terms.work,
       mayTryAgain: async (error) => {
         if (!hasLabel(error, 'TransientTransactionError') && !isDuplicateKey(error)) return false
         // The server does not wait for the other transaction: it refuses at once.
@@ -221,7 +298,25 @@ class MongodbStoreGuard<S> extends StoreGuard implements MongodbGuard<S> {
   }
 }
 
+interface TransactionTerms<S, T> {
+  readonly work: (session: S) => T | Promise<T>
+  readonly from?: string | undefined
+  /** Before the transaction. */
+  readonly before?: () => Promise<void>
+  /** In it, when the fences are raised. If it fails, it may be tried again in another transaction. */
+  readonly entered?: (session: S) => Promise<void>
+}
+
 const SHORTEST_PAUSE_MS = 5
+
+function workOrThrow(work: unknown): void {
+  if (typeof work !== 'function') throw new TypeError(`work: expected a function, got ${shown(work)}`)
+}
+
+/** The commit may have taken effect although it failed: the server did not say otherwise. */
+function isUnknown(error: unknown): boolean {
+  return hasLabel(error, 'UnknownTransactionCommitResult') || Number.isNaN(errorCode(error))
+}
 
 async function commit(session: DriverSession): Promise<void> {
   for (let tries = 1; ; tries++) {

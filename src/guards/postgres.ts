@@ -3,10 +3,11 @@ import {
   recogniseTransactional,
   type PostgresTransactional,
 } from '../engines/postgres/drivers/recognise.ts'
-import { sqlState } from '../engines/postgres/errors.ts'
+import { failureKind, sqlState } from '../engines/postgres/errors.ts'
 import type { SqlQuery } from '../engines/shared/sql/client.ts'
 import { GuardError } from '../errors.ts'
 import type { Fenced } from './guard.ts'
+import { POSTGRES_EFFECTS, POSTGRES_RUNS } from './postgres-records.ts'
 import { refusedOf, type RefusedResource } from './rows.ts'
 import { SqlStoreGuard, type Dialect, type SqlGuard, type SqlGuardOptions } from './sql.ts'
 
@@ -34,6 +35,9 @@ const POSTGRES: Dialect = {
   queryWithin,
   raise,
   raiseWithin,
+  effects: POSTGRES_EFFECTS,
+  runs: POSTGRES_RUNS,
+  isUnknown: (error) => failureKind(error) === 'unknown',
   // 40001: another transaction changed the row after our snapshot. 40P01: a deadlock, which ended us and not the other.
   isConflict: (error) => ['40001', '40P01'].includes(sqlState(error) ?? ''),
   isMissingTable: (error) => sqlState(error) === '42P01',

@@ -3,13 +3,20 @@ import { optionsOrThrow } from '../arguments.ts'
 import { durationMs, shown, type Duration } from '../duration.ts'
 import type { RedisClient } from '../engines/redis/client.ts'
 import { recognise } from '../engines/redis/drivers/recognise.ts'
-import { isNoScript } from '../engines/redis/drivers/server-errors.ts'
+import { isNoScript, isReply } from '../engines/redis/drivers/server-errors.ts'
 import { slotMate } from '../engines/redis/keys.ts'
 import { slotOf } from '../engines/redis/slot.ts'
+import { resourceName } from '../options.ts'
+import { runLimit, shortMessage, type RecordedRun, type Run, type RunsOptions, type RunStore } from '../runs.ts'
+import { keepMsOf, keyOrThrow, unknownEffect, type Effect, type EffectOptions } from './effect.ts'
 import { fencedOrThrow, GuardContext, StoreGuard, type Fenced, type Guard, type GuardOptions } from './guard.ts'
+import { effectIn, onceScript, READ_RUNS, RECORD_RUN, runsIn, runText } from './redis-records.ts'
 
 export interface RedisGuardOptions extends GuardOptions {
-  /** Stands before the resource in the key of its fence. Default `ringfence:guard:`. */
+  /**
+   * Stands before the resource in the key of its fence. Default `ringfence:guard:`. With `once:` behind it, it stands before the key
+   * of a record of `once`, and with `runs:` before the keys of a job's runs.
+   */
   prefix?: string
 }
 
@@ -23,11 +30,16 @@ export interface ScriptInput {
   readonly args?: readonly string[]
 }
 
+/** What `once` runs: a script, as `run` does. */
+export interface ScriptWork extends ScriptInput {
+  readonly script: string
+}
+
 /**
  * Everything is one script: the fences of the lease are checked and raised, and the keys written, in one step. On a Cluster
  * they must share a hash slot: a fence has that of its resource, so the keys of `account:7` are called `{account:7}:…`.
  */
-export interface RedisGuard extends Guard {
+export interface RedisGuard extends Guard, RunStore {
   set(lease: Fenced, key: string, value: string, options?: SetOptions): Promise<void>
   /** Returns how many of the keys existed. */
   delete(lease: Fenced, ...keys: string[]): Promise<number>
@@ -36,6 +48,13 @@ export interface RedisGuard extends Guard {
    * written, as always in Redis.
    */
   run(lease: Fenced, script: string, input?: ScriptInput): Promise<unknown>
+  /**
+   * As `run`, and the key, the token and what the script returns are recorded in the same step. A repeat with the same key, by
+   * whomever and whenever, gets that and does not run the script. What it returns becomes JSON, by `cjson`. A script that fails
+   * records nothing, but what it has written before stays written: let it check first, and write last. On a Cluster the key
+   * shares the hash slot of the resource: `{account:7}:charge:1`.
+   */
+  once<T = unknown>(lease: Fenced, key: string, work: ScriptWork, options?: EffectOptions): Promise<Effect<T>>
 }
 
 /** A guard for Redis and Valkey. Takes what the Redis engine takes: a client, a Sentinel group or a Cluster. */
@@ -81,12 +100,47 @@ class RedisStoreGuard extends StoreGuard implements RedisGuard {
   }
 
   async run(lease: Fenced, script: string, input: ScriptInput = {}): Promise<unknown> {
-    if (typeof script !== 'string' || script.startsWith('#!')) {
-      throw new TypeError(`script: expected the text of a Lua script without a first line of #!, got ${shown(script)}`)
-    }
+    scriptOrThrow(script)
     optionsOrThrow(input, ['keys', 'args'])
     const [keys, args] = [stringsOrThrow(input.keys ?? [], 'keys'), stringsOrThrow(input.args ?? [], 'args')]
     return this.#run(fencedOrThrow(lease), script, { keys, args })
+  }
+
+  async once<T>(lease: Fenced, key: string, work: ScriptWork, options: EffectOptions = {}): Promise<Effect<T>> {
+    const fenced = fencedOrThrow(lease)
+    keyOrThrow(key)
+    if (typeof work !== 'object' || work === null) {
+      throw new TypeError(`work: expected { script, keys, args }, which is one step on the server, got ${shown(work)}`)
+    }
+    const { script } = work
+    scriptOrThrow(script)
+    optionsOrThrow(options, ['keep'])
+    const keys = [`${this.#prefix}once:${key}`, ...stringsOrThrow(work.keys ?? [], 'keys')]
+    const call = this.#context.random.id()
+    const args = [String(keepMsOf(options) ?? ''), call, ...stringsOrThrow(work.args ?? [], 'args')]
+    try {
+      return effectIn(await this.#run(fenced, onceScript(script), { keys, args }), key, fenced, call)
+    } catch (error) {
+      throw isReply(error) || error instanceof TypeError || error instanceof RangeError
+        ? error
+        : unknownEffect(key, fenced, error)
+    }
+  }
+
+  async recordRun(run: Run): Promise<void> {
+    const text = runText({ ...run, message: shortMessage(run.message) })
+    const args = [run.owner, text, String(run.tookMs), run.outcome === 'began' ? '0' : '1']
+    await this.#ask(RECORD_RUN, this.#runKeys(run.job), args)
+  }
+
+  async runs(job: string, options: RunsOptions = {}): Promise<readonly RecordedRun[]> {
+    const [name, limit] = [resourceName(job, 'job'), runLimit(options)]
+    return runsIn(name, await this.#ask(READ_RUNS, this.#runKeys(name), [String(limit)]))
+  }
+
+  #runKeys(job: string): readonly string[] {
+    const tail = slotMate(job)
+    return [`${this.#prefix}runs:${tail}`, `${this.#prefix}runs-order:${tail}`]
   }
 
   async #run(lease: Fenced, script: string, input: ScriptInput = {}, from = ''): Promise<unknown> {
@@ -96,15 +150,7 @@ class RedisStoreGuard extends StoreGuard implements RedisGuard {
     const allKeys = [...resources.map((resource) => this.#prefix + slotMate(resource)), ...keys]
     if (this.#client.cluster) assertOneSlot(allKeys, lease)
     const rest = [String(allKeys.length), ...allKeys, String(resources.length), String(token), engine, from, ...args]
-    const asked = this.#evaluate(guarded(script), rest, allKeys[0]!)
-    const reply = await this.#context
-      .answered(resources, asked, () => this.#client.trouble?.())
-      .catch((error: unknown) => {
-        // What a server answers, the script's own error among it, is for the caller.
-        const unusable = this.#client.unusable()
-        if (unusable === undefined && this.#client.trouble?.() === undefined) throw error
-        throw this.#context.failure(resources, error, unusable !== undefined)
-      })
+    const reply = await this.#answered(resources, this.#evaluate(guarded(script), rest, allKeys[0]!))
     const [verdict, ...answer] = Array.isArray(reply) ? reply : [reply]
     if (verdict === 'done') return answer[0] ?? null
     const [index, seen, whose] = answer
@@ -112,6 +158,22 @@ class RedisStoreGuard extends StoreGuard implements RedisGuard {
       token: BigInt(String(seen)),
       engine: String(whose),
     })
+  }
+
+  /** A script of our own, without a fence. */
+  #ask(script: string, keys: readonly string[], args: readonly string[]): Promise<unknown> {
+    return this.#answered([], this.#evaluate(script, [String(keys.length), ...keys, ...args], keys[0]!))
+  }
+
+  #answered(resources: readonly string[], asked: Promise<unknown>): Promise<unknown> {
+    return this.#context
+      .answered(resources, asked, () => this.#client.trouble?.())
+      .catch((error: unknown) => {
+        // What a server answers, the script's own error among it, is for the caller.
+        const unusable = this.#client.unusable()
+        if (unusable === undefined && this.#client.trouble?.() === undefined) throw error
+        throw this.#context.failure(resources, error, unusable !== undefined)
+      })
   }
 
   async #evaluate(script: string, rest: readonly string[], key: string): Promise<unknown> {
@@ -172,6 +234,11 @@ function recogniseOrThrow(value: unknown): RedisClient {
   } catch (error) {
     throw error instanceof TypeError ? new TypeError(`client: ${error.message}`) : error
   }
+}
+
+function scriptOrThrow(script: unknown): void {
+  if (typeof script === 'string' && !script.startsWith('#!')) return
+  throw new TypeError(`script: expected the text of a Lua script without a first line of #!, got ${shown(script)}`)
 }
 
 function stringsOrThrow(values: readonly string[], name: string): readonly string[] {
