@@ -20,6 +20,8 @@ const COMMAND = {
   // What every verb needs; and what `run` and `elect` need besides.
   command: /^cli\/(?!main|help|manual|interrupt)[\w-]+\.ts$|^cli\/engines\/(address|connect|driver)\.ts$/,
   child: /^cli\/child\//,
+  // What the two engines and the guards of a store share.
+  'sql-client': /^engines\/(postgres\/(statements|errors|drivers\/[\w-]+)|mariadb\/(errors|client))\.ts$/,
 }
 
 /** What rolldown adds for modules that are not like ours. All files would load it, and none uses it. */

@@ -44,6 +44,7 @@ const BELONGS: Readonly<Record<string, string>> = {
   observe: OF_LOCKS,
   atLeast: 'an option of once',
   atMost: 'an option of once',
+  runs: 'an option of once',
   prefix: ofEngine('redis(client', 'prefix'),
   drift: ofEngine('redis(client', 'drift'),
   requestTimeout: ofEngine('redis(client', 'requestTimeout'),

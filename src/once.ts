@@ -1,8 +1,10 @@
 import { given, optionsOrThrow } from './arguments.ts'
 import type { Calls } from './calls.ts'
 import { durationMs, shown, type Duration } from './duration.ts'
+import { asError, LeaseLostError, messageOf } from './errors.ts'
 import { Lease } from './lease.ts'
 import { resourceName, waitTerms } from './options.ts'
+import type { Run, RunLog } from './runs.ts'
 import { section, type Work } from './section.ts'
 
 export interface OnceOptions {
@@ -17,6 +19,11 @@ export interface OnceOptions {
   ttl?: Duration
   /** What it is held for, for people who look at the locks. Default: the note of the locks. */
   note?: string
+  /**
+   * Where each run is recorded: when, by whom, how long, how it ended. A guard of PostgreSQL, MariaDB, MongoDB or Redis. The job
+   * does not depend on it: a run that could not be recorded is an event, `unrecorded`. Default: nowhere.
+   */
+  runs?: RunLog
 }
 
 export type OnceOutcome<T> = { readonly ran: true; readonly value: T } | { readonly ran: false }
@@ -30,11 +37,16 @@ export async function once<T>(
 ): Promise<OnceOutcome<T>> {
   if (typeof options === 'function')
     throw new TypeError('options: expected an object, got a function; without options: once(name, {}, work)')
-  optionsOrThrow(options, ['atLeast', 'atMost', 'ttl', 'note'])
+  optionsOrThrow(options, ['atLeast', 'atMost', 'ttl', 'note', 'runs'])
   if (typeof work !== 'function') throw new TypeError(`work: expected a function, got ${shown(work)}`)
   const { maxTtlMs: maxMs, longer } = calls.engine.limits
   const atLeastMs = durationMs(options.atLeast ?? 0, 'atLeast', longer === undefined ? { maxMs } : { maxMs, longer })
-  const { ttl, atMost, note } = options
+  const { ttl, atMost, note, runs } = options
+  if (runs !== undefined && typeof runs?.recordRun !== 'function') {
+    throw new TypeError(
+      `runs: expected a guard such as postgresGuard(pool), or an object with recordRun, got ${shown(runs)}`,
+    )
+  }
   const maxHoldMs = atMost === undefined ? Infinity : durationMs(atMost, 'atMost', { minMs: 1, maxMs: Infinity })
   if (maxHoldMs < atLeastMs) {
     throw new RangeError(
@@ -51,5 +63,34 @@ export async function once<T>(
     keepMs: atLeastMs,
   })
   if (!(lease instanceof Lease)) return { ran: false }
-  return { ran: true, value: await section(lease, work) }
+  return { ran: true, value: await (runs === undefined ? section(lease, work) : recorded(calls, lease, work, runs)) }
+}
+
+/** Runs the job, and records that it began and how it ended. Neither delays the job or changes its outcome. */
+async function recorded<T>({ settings }: Calls, lease: Lease, work: Work<T>, runs: RunLog): Promise<T> {
+  const { resources, owner, token, engine } = lease
+  const { clock, tell } = settings
+  const beganMs = clock.monotonicMs()
+  const record = async (ending: Pick<Run, 'outcome' | 'tookMs' | 'message'>): Promise<void> => {
+    try {
+      await runs.recordRun({ job: resources[0]!, owner, token, engine, ...ending })
+    } catch (error) {
+      tell?.({ type: 'unrecorded', resources, owner, token, cause: asError(error) })
+    }
+  }
+  const begun = record({ outcome: 'began', tookMs: 0 })
+  const ended = async (outcome: Run['outcome'], message?: string): Promise<void> => {
+    const tookMs = Math.round(clock.monotonicMs() - beganMs)
+    await begun
+    await record({ outcome, tookMs, ...(message === undefined ? {} : { message }) })
+  }
+  let value: T
+  try {
+    value = await section(lease, work)
+  } catch (error) {
+    await ended(error instanceof LeaseLostError ? 'lost' : 'failed', messageOf(error))
+    throw error
+  }
+  await ended('done')
+  return value
 }

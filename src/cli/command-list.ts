@@ -41,6 +41,13 @@ const ENGINE = options({
     'read this config file instead of ./ringfence.json and that of the user; a ./ringfence.json that belongs to someone else is obeyed only if it is named here',
 })
 
+const STORE = options({
+  '--store URL':
+    'a database or Redis that keeps a history of the runs of jobs (default: RINGFENCE_STORE, then the config file)',
+})
+
+const CONFIG = ENGINE.filter(({ name }) => name === 'config')
+
 const OUTPUT = options({
   '--json': 'machine-readable output',
   '-q, --quiet': 'print nothing that the exit code already says',
@@ -75,6 +82,7 @@ export const COMMANDS: readonly CommandSpec[] = [
       'When the lease is lost, the command gets TERM, and KILL after the grace, early enough that nothing of it is alive when validity ends; also when ringfence itself is stopped or killed meanwhile. A lease that was taken away (by `ringfence release`, or because its key was deleted) is noticed at the next renewal only.',
       'The command finds in its environment: RINGFENCE_RESOURCE (several: a line each), RINGFENCE_TOKEN, RINGFENCE_OWNER, RINGFENCE_ENGINE, RINGFENCE_DEADLINE_FILE. `ringfence held` in it exits 0 while the validity of the lease lasts by our own clock.',
       'Without --wait it waits forever for a holder, but not for an engine that cannot be reached at the start. While it waits, a terminal shows for how long, who holds it and since when, and the place in line where the engine knows it; elsewhere a line says so every 30 seconds, unless --quiet.',
+      'With --once and --store it records when the job began, where, how long it took and how it ended; `ringfence runs` shows that. A store that cannot be reached neither stops the job nor changes the exit code: it is said on stderr.',
     ],
     options: [
       ...options({
@@ -89,6 +97,7 @@ export const COMMANDS: readonly CommandSpec[] = [
           'let N run at a time: hold one of the N permits of RESOURCE, whose number is in RINGFENCE_PERMIT; the same N for everyone',
         '-E, --conflict-exit-code N': 'exit with N, instead of 193 or 194, when the lease could not be had',
       }),
+      ...STORE,
       ...HOLD,
       ...ENGINE,
       ...OUTPUT,
@@ -99,6 +108,7 @@ export const COMMANDS: readonly CommandSpec[] = [
       ["ringfence run backup -c './dump && ./upload'", 'a line for the shell'],
       ['ringfence run --permits 4 gpu -- ./train.sh', 'four at a time'],
       ['ringfence run --once --at-least 50s tick -- ./tick.sh', 'from every machine’s cron, and one of them does it'],
+      ['ringfence run --once --store postgres://db/app backup -- ./backup.sh', 'and keep a history of its runs'],
       [
         'RINGFENCE_URL=redis://a,b,c ringfence run deploy -- ./deploy.sh',
         'across machines, on a quorum of three Redis',
@@ -145,6 +155,19 @@ export const COMMANDS: readonly CommandSpec[] = [
     examples: [
       ['ringfence status', 'all leases of the engine'],
       ['ringfence status backup --watch --json', 'one line of JSON for each change'],
+    ],
+  },
+  {
+    name: 'runs',
+    synopsis: 'ringfence runs [options] NAME',
+    summary: 'when a job ran, where, and how it ended',
+    text: [
+      'Shows the last runs of a job of `run --once`, or of `locks.once` with a guard as `runs`, the newest first: when it began, how long it took, how it ended (done, failed, lost), on which machine, with which token. A run that only began still runs, or its process was killed. A store keeps the last 1000 runs of each job.',
+    ],
+    options: [...options({ '--limit N': 'how many, at most 1000 (default 20)' }), ...STORE, ...CONFIG, ...OUTPUT],
+    examples: [
+      ['ringfence runs backup --store postgres://db/app', 'the last twenty backups'],
+      ['RINGFENCE_STORE=redis://a ringfence runs tick --limit 1 --json', 'how the last one ended, for a machine'],
     ],
   },
   {
@@ -295,6 +318,7 @@ export const ENVIRONMENT: readonly (readonly [name: string, meaning: string])[] 
   ['RINGFENCE_URL', 'the engine, as --engine'],
   ['RINGFENCE_URL_FILE', 'a file with that URL, as --engine-file'],
   ['RINGFENCE_CONFIG', 'a config file, as --config'],
+  ['RINGFENCE_STORE', 'the store of runs, as --store'],
   ['RINGFENCE_DASHBOARD_TOKEN', 'the token of dashboard, as in --token-file'],
   ['RINGFENCE_DASHBOARD_WRITE_TOKEN', 'its write token, as in --write-token-file'],
   ['NO_COLOR', 'no colours, if set and not empty'],

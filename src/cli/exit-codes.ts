@@ -30,7 +30,7 @@ export const EXIT_TABLE: readonly (readonly [code: string, meaning: string])[] =
   ['193', 'held by someone else, with --no-wait (-E changes it)'],
   ['194', 'the --wait was over before the lease was ours (-E changes it)'],
   ['195', 'the lease was lost; the command was stopped, or had ended when that was found out'],
-  ['196', 'the engine could not be reached or used'],
+  ['196', 'the engine could not be reached or used; of runs: the store'],
   ['197', 'wrong usage: unknown options, bad values, a config file that cannot be read'],
   ['198', '--once: skipped, because it runs or has just run elsewhere (0 with --skip-ok)'],
   ['199', 'ringfence itself failed, or this system lacks something that it needs'],

@@ -14,9 +14,10 @@ export interface Config {
   readonly wait?: string
   readonly grace?: string
   readonly label?: string
+  readonly store?: string
 }
 
-const KEYS: readonly (keyof Config)[] = ['engine', 'engineFile', 'ttl', 'wait', 'grace', 'label']
+const KEYS: readonly (keyof Config)[] = ['engine', 'engineFile', 'ttl', 'wait', 'grace', 'label', 'store']
 
 /**
  * The config file that was named, or else ./ringfence.json, or else the user's own. One that nobody named and that can't be
@@ -71,7 +72,18 @@ export function engineUrl(options: Options, config: Config, output: Output): Set
     fromFile(config.engineFile)
   if (url === undefined) return undefined
   const hides = noteSecrets(url.text)
-  if (hides && url === given) hideArguments(output)
+  if (hides && url === given) hideArguments(output, 'RINGFENCE_URL or a file (--engine-file)')
+  return url
+}
+
+/** The URL of the store of runs, and every secret in it known to the output; undefined where none is named. */
+export function storeUrl(options: Options, config: Config, output: Output): Setting | undefined {
+  const given = from('--store', options.text('store'))
+  const url =
+    given ??
+    from('RINGFENCE_STORE', fromEnvironment('RINGFENCE_STORE')) ??
+    from('store, in the config file', config.store)
+  if (url !== undefined && noteSecrets(url.text) && url === given) hideArguments(output, 'RINGFENCE_STORE')
   return url
 }
 
@@ -101,11 +113,9 @@ function partsOf(url: string): { before: string; login: string; after: string } 
 }
 
 /** Everyone on the machine can read our arguments. From now on they see a title instead; the moment before is theirs. */
-function hideArguments(output: Output): void {
+function hideArguments(output: Output, instead: string): void {
   process.title = 'ringfence'
-  output.say(
-    'a password among the arguments can be seen by `ps`; put the URL into RINGFENCE_URL or a file (--engine-file)',
-  )
+  output.say(`a password among the arguments can be seen by \`ps\`; put the URL into ${instead}`)
 }
 
 function splitOnce(text: string, by: string): [before: string, after: string | undefined] {

@@ -14,6 +14,7 @@ const VERBS: Readonly<Record<string, () => Promise<Verb>>> = {
   elect: async () => (await import('./commands/elect.ts')).elect,
   held: async () => (await import('./commands/held.ts')).held,
   status: async () => (await import('./commands/status.ts')).status,
+  runs: async () => (await import('./commands/runs.ts')).runs,
   release: async () => (await import('./commands/release.ts')).release,
   doctor: async () => (await import('./commands/doctor.ts')).doctor,
   dashboard: async () => (await import('./commands/dashboard.ts')).dashboard,

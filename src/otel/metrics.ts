@@ -163,6 +163,7 @@ export class Metrics {
         const kind = this.#classify === undefined ? {} : { 'ringfence.resource': classOf([resource], this.#classify) }
         return this.#rejections.add(1, { 'ringfence.guard': guard, [REASON]: reason, ...kind })
       }
+      case 'unrecorded':
       case 'attempt':
       case 'waiting':
     }

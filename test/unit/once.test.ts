@@ -1,6 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import type { LeaseRef } from '../../src/engine.ts'
+import type { LockEvent } from '../../src/events.ts'
 import type { Lease } from '../../src/lease.ts'
+import type { Run, RunLog } from '../../src/runs.ts'
 import { fails, lost, unknown } from '../../harness/scripted-engine.ts'
 import { bench, neighbour, watched } from './bench.ts'
 
@@ -283,5 +285,89 @@ describe('once', () => {
     await expect(outcome).rejects.toThrow(message)
     await expect(it.locks.once('job', {}, 'work' as never)).rejects.toThrow(/^work: expected a function, got/)
     expect(it.engine.calls).toEqual([])
+  })
+})
+
+function log(): RunLog & { readonly all: Run[] } {
+  const all: Run[] = []
+  return { all, recordRun: async (run) => void all.push(run) }
+}
+
+describe('runs of once', () => {
+  test('a run is recorded when it begins, and when it is done, with its lease and how long it took', async () => {
+    const it = bench()
+    const runs = log()
+    let lease: Lease | undefined
+    const job = watched(
+      it.locks.once('job', { runs }, (granted) => {
+        lease = granted
+        return new Promise<void>((resolve) => void it.clock.timer(resolve, 4000))
+      }),
+    )
+    await it.clock.advance(3999)
+    const { owner, token, engine } = lease!
+    expect(runs.all).toEqual([{ job: 'job', owner, token, engine, outcome: 'began', tookMs: 0 }])
+    await it.clock.advance(1)
+    expect(job).toMatchObject({ state: 'resolved', value: { ran: true } })
+    expect(runs.all[1]).toEqual({ job: 'job', owner, token, engine, outcome: 'done', tookMs: 4000 })
+    expect(runs.all).toHaveLength(2)
+  })
+
+  test('a run that fails is recorded with its message, and one whose lease was lost as lost', async () => {
+    const it = bench()
+    const runs = log()
+    const failing = it.locks.once('job', { runs }, () => Promise.reject(new Error('no paper')))
+    await expect(failing).rejects.toThrow('no paper')
+    expect(runs.all[1]).toMatchObject({ outcome: 'failed', message: 'no paper' })
+    const losing = it.locks.once('job', { runs, atMost: '1s' }, async (lease) => {
+      await it.clock.advance(2000)
+      lease.signal.throwIfAborted()
+    })
+    await expect(losing).rejects.toMatchObject({ code: 'LEASE_LOST', reason: 'expired' })
+    expect(runs.all[3]).toMatchObject({ outcome: 'lost', message: "the lease on 'job' is over: its time is up" })
+  })
+
+  test('a job that is skipped leaves no run', async () => {
+    const it = bench()
+    await neighbour(it).acquire('job')
+    const runs = log()
+    expect(await it.locks.once('job', { runs }, () => 1)).toEqual({ ran: false })
+    expect(runs.all).toEqual([])
+  })
+
+  test('a log that fails neither stops the job nor changes its outcome: each failure is an event', async () => {
+    const events: LockEvent[] = []
+    const it = bench({ observe: (event) => void events.push(event) })
+    const cause = new Error('the store is away')
+    const runs: RunLog = { recordRun: () => Promise.reject(cause) }
+    expect(await it.locks.once('job', { runs }, () => 42)).toEqual({ ran: true, value: 42 })
+    await expect(it.locks.once('job', { runs }, () => Promise.reject(new Error('mine')))).rejects.toThrow('mine')
+    const unrecorded = events.filter(({ type }) => type === 'unrecorded')
+    expect(unrecorded).toHaveLength(4)
+    expect(unrecorded[0]).toMatchObject({ resources: ['job'], cause })
+  })
+
+  test('the end is not recorded before the beginning was', async () => {
+    const it = bench()
+    const order: string[] = []
+    const runs: RunLog = {
+      async recordRun({ outcome }) {
+        if (outcome === 'began') await new Promise<void>((resolve) => void it.clock.timer(resolve, 1000))
+        order.push(outcome)
+      },
+    }
+    const job = watched(it.locks.once('job', { runs }, () => 1))
+    await it.clock.advance(999)
+    expect([order, job.state, await it.leases()]).toEqual([[], 'pending', []])
+    await it.clock.advance(1)
+    expect([order, job.state]).toEqual([['began', 'done'], 'resolved'])
+  })
+
+  test('what cannot record is refused by name', async () => {
+    const it = bench()
+    await expect(it.locks.once('job', { runs: {} as never }, () => 1)).rejects.toThrow(
+      'runs: expected a guard such as postgresGuard(pool), or an object with recordRun, got an object',
+    )
+    await expect(it.locks.once('job', { runs: null as never }, () => 1)).rejects.toThrow('got null')
   })
 })

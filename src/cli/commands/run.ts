@@ -6,13 +6,16 @@ import {
   type Lease,
   type LeaseInfo,
   type Locks,
+  type Run,
+  type RunLog,
   type Semaphore,
 } from '../../index.ts'
 import { EXIT, Failure, inWordsOf, usage } from '../exit-codes.ts'
 import { assertGranted, codeOf, Holder } from '../child/hold.ts'
 import { span } from '../../duration.ts'
+import { messageOf } from '../output.ts'
 import { withLocks, type Call, type Session } from '../session.ts'
-import { setting } from '../settings.ts'
+import { setting, storeUrl } from '../settings.ts'
 import { heldAround, heldBy, leaseOn, whoIs } from '../who-holds.ts'
 import type { Ending } from '../child/supervise.ts'
 import { numberOf, timeOf } from '../time.ts'
@@ -28,7 +31,9 @@ export async function run(call: Call): Promise<number> {
   holder.assertRunnable()
   const work = async ({ locks }: Session): Promise<number> => {
     const outcome =
-      plan.kind === 'once' ? await runOnce(call, holder, locks, plan) : await runHeld(call, holder, locks, plan)
+      plan.kind === 'once'
+        ? await withHistory(call, (history) => runOnce(call, holder, locks, plan, history))
+        : await runHeld(call, holder, locks, plan)
     const { lease, ending, exitCode } = outcome
     if (ending?.kind === 'lost' && lease !== undefined) await holder.lost(lease, ending.reason)
     if (output.json) output.object(report(names, holder, outcome), process.stderr)
@@ -79,6 +84,7 @@ function planOf({ line: { options, names }, config }: Call, { maxHoldMs = Infini
     return { kind: 'once', atLeastMs, exitCode: options.has('skip-ok') ? EXIT.ok : EXIT.skipped }
   }
   for (const own of ['at-least', 'skip-ok']) if (options.has(own)) throw usage(`--${own}: only with --once`)
+  if (options.has('store')) throw usage('--store: only with --once', 'a history has the runs of scheduled jobs')
   if (options.has('no-wait') && options.has('wait')) throw usage('--wait and --no-wait exclude each other')
   const permits = options.text('permits')
   if (permits !== undefined && options.has('shared'))
@@ -185,13 +191,15 @@ async function runOnce(
   holder: Holder,
   locks: Locks,
   { atLeastMs, exitCode: skipped }: OncePlan,
+  history: RunLog | undefined,
 ): Promise<Outcome> {
   let lease: Lease | undefined
   let ending: Ending | undefined
   try {
     const { maxHoldMs } = holder
     assertGranted(Math.max(atLeastMs, holder.ttlMs), '--at-least', locks.engine)
-    const options = { atLeast: atLeastMs, ...given({ atMost: maxHoldMs }) }
+    const runs = history && { recordRun: (run: Run) => history.recordRun(withEnding(run, ending)) }
+    const options = { atLeast: atLeastMs, ...given({ atMost: maxHoldMs, runs }) }
     const outcome = await locks.once(call.line.names[0]!, options, async (granted) => {
       lease = granted
       ending = await holder.run(granted, Math.max(holder.ttlMs, atLeastMs))
@@ -213,6 +221,40 @@ async function runOnce(
     if (error.reason === 'unnoticed') complainOfUnnoticedLoss(call)
     const lost: Ending = ending?.kind === 'lost' ? ending : { kind: 'lost', reason: error.reason }
     return { outcome: 'lost', exitCode: EXIT.lost, lease, ending: lost }
+  }
+}
+
+/** A command that exits with another code than 0 has failed, though the job that ran it is done. */
+function withEnding(run: Run, ending: Ending | undefined): Run {
+  if (run.outcome !== 'done' || ending === undefined) return run
+  if (ending.kind === 'lost') return { ...run, outcome: 'lost', message: `the lease was lost: ${ending.reason}` }
+  const { code, signal } = ending
+  if (code === 0) return run
+  return { ...run, outcome: 'failed', message: signal === null ? `exit code ${code}` : `ended by ${signal}` }
+}
+
+/** With the store that was named, closed whatever happens. One that fails is complained of once, and changes nothing else. */
+async function withHistory<T>(
+  { line, config, output }: Call,
+  work: (history: RunLog | undefined) => Promise<T>,
+): Promise<T> {
+  const url = storeUrl(line.options, config, output)
+  if (url === undefined) return work(undefined)
+  const { openStore, storeFailure } = await import('../engines/store.ts')
+  const store = await openStore(url)
+  let complained = false
+  const recordRun = async (run: Run): Promise<void> => {
+    try {
+      await store.runs.recordRun(run)
+    } catch (error) {
+      if (!complained) output.complain(`the run could not be recorded: ${messageOf(storeFailure(error, store))}`)
+      complained = true
+    }
+  }
+  try {
+    return await work({ recordRun })
+  } finally {
+    await store.close()
   }
 }
 

@@ -55,7 +55,7 @@ export async function connect(url: Setting | undefined): Promise<Connection> {
 }
 
 /** What is wrong with a URL, said of where the URL came from. */
-function saidOf(source: string, error: unknown): unknown {
+export function saidOf(source: string, error: unknown): unknown {
   // An engine names its option, such as requestTimeout; which of the settings has it, only we know.
   if (error instanceof RangeError || error instanceof TypeError) return usage(`${source}: ${error.message}`)
   if (!(error instanceof Failure) || !error.message.startsWith(`${URL_OPTION}: `)) return error
@@ -65,17 +65,23 @@ function saidOf(source: string, error: unknown): unknown {
 /** What all connectors call the source of their URL. */
 const URL_OPTION = '--engine'
 
-async function connectTo(url: string): Promise<Connection> {
+/** What a scheme stands for, of a URL that is one. */
+export function ofScheme<T>(url: string, by: Readonly<Record<string, T>>): T {
   const scheme = /^([a-z][a-z0-9+]*):/i.exec(url)?.[1]?.toLowerCase() ?? ''
-  const load = CONNECTORS[scheme]
-  if (load === undefined) {
-    const known = Object.keys(CONNECTORS).join(', ')
+  const found = by[scheme]
+  if (found === undefined) {
+    const known = Object.keys(by).join(', ')
     throw usage(
       `--engine: expected a URL with one of ${known}, got ${redacted(url)}`,
       'ringfence --help shows one of each',
     )
   }
   assertWellFormed(url)
+  return found
+}
+
+async function connectTo(url: string): Promise<Connection> {
+  const load = ofScheme(url, CONNECTORS)
   const connector = await load()
   return { url: redacted(url), close: () => undefined, ...(await connector(url)) }
 }

@@ -16,12 +16,19 @@ type Client = new (
 
 /** `mongodb://host/database`; parameters that are not ours are the driver's, such as authSource. */
 export async function connectMongodb(url: string): Promise<OpenedEngine> {
-  const { options, rest } = splitParameters(url, ['collection', 'requestTimeout', 'drift'])
+  const { client, options } = await openMongodb(url, ['collection', 'requestTimeout', 'drift'])
+  return { engine: mongodb(client.db(), options), close: () => client.close() }
+}
+
+export async function openMongodb(
+  url: string,
+  names: readonly string[],
+): Promise<{ client: InstanceType<Client>; options: Record<string, string | number> }> {
+  const { options, rest } = splitParameters(url, names)
   const { module } = await loadDriver(['mongodb'], 'MongoDB')
   const MongoClient = module['MongoClient'] as Client
   // The driver would look for a server for 30 s before it tells that there is none.
-  const client = clientOrUsage(url, () => new MongoClient(rest, { serverSelectionTimeoutMS: 5000 }))
-  return { engine: mongodb(client.db(), options), close: () => client.close() }
+  return { client: clientOrUsage(url, () => new MongoClient(rest, { serverSelectionTimeoutMS: 5000 })), options }
 }
 
 /** Nothing is connected yet: what the driver throws is about the URL. */

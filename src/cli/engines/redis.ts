@@ -11,7 +11,7 @@ interface Client {
   readonly client: unknown
   /** Resolves when it is connected; rejects when the first attempt has failed. */
   readonly ready: Promise<unknown>
-  close(): void
+  readonly close: () => void
 }
 
 /** Connecting, with TLS and from afar, may take longer than a command may. A server that is silent is left to the engine. */
@@ -53,6 +53,32 @@ export async function connectRedis(url: string): Promise<OpenedEngine> {
         )
     await connecting
     return { engine, close }
+  } catch (error) {
+    close()
+    throw error
+  }
+}
+
+/** One server, for what is not a lease. */
+export async function openRedis(
+  url: string,
+  names: readonly string[],
+): Promise<{ client: unknown; options: Record<string, string | number>; close: () => void }> {
+  const address = parseAddress(url, 6379)
+  const { hosts, parameters } = address
+  if (hosts.length > 1) {
+    throw usage(
+      `--engine: expected one Redis, got ${hosts.length} in ${redacted(url)}`,
+      'a quorum holds leases and nothing else',
+    )
+  }
+  const options = parameters.take(names)
+  const tls = certificatesOf(address)
+  parameters.done()
+  const { client, ready, close } = (await opener(address, tls))(hosts[0]!)
+  try {
+    await connected([ready])
+    return { client, options, close }
   } catch (error) {
     close()
     throw error

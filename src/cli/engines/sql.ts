@@ -14,6 +14,12 @@ const CONNECT_MS = 5000
 /** Before the engine's own time-out of 3 s. */
 const ACQUIRE_MS = 2500
 
+interface OpenedPool {
+  readonly pool: Pool
+  /** The parameters of the URL that are ours. */
+  readonly options: Record<string, string | number>
+}
+
 interface Pool {
   query(...args: never[]): unknown
   end(): Promise<unknown>
@@ -22,18 +28,28 @@ interface Pool {
 
 /** `postgres://user@host/database`; parameters that are not ours are the driver's, such as sslmode. */
 export async function connectPostgres(url: string): Promise<OpenedEngine> {
-  const { options, rest } = splitParameters(url, OPTIONS)
+  const { pool, options } = await openPostgres(url, OPTIONS)
+  return { engine: postgres(pool, options), close: () => pool.end() }
+}
+
+export async function openPostgres(url: string, names: readonly string[]): Promise<OpenedPool> {
+  const { options, rest } = splitParameters(url, names)
   const { module } = await loadDriver(['pg'], 'PostgreSQL')
   const Pool = ((module['default'] ?? module) as Record<string, unknown>)['Pool'] as new (options: object) => Pool
   // Without a time-out, the end of the pool would wait forever for a connection to a silent server.
   const pool = new Pool({ connectionString: rest, connectionTimeoutMillis: CONNECT_MS })
-  return opened(pool, postgres(pool, options))
+  return { pool: quiet(pool), options }
 }
 
 /** `mariadb://user@host/database`, also `mysql://`. */
 export async function connectMariadb(url: string): Promise<OpenedEngine> {
+  const { pool, options } = await openMariadb(url, OPTIONS)
+  return { engine: mariadb(pool, options), close: () => pool.end() }
+}
+
+export async function openMariadb(url: string, names: readonly string[]): Promise<OpenedPool> {
   const { user, password, hosts, path, parameters } = parseAddress(url, 3306)
-  const options = parameters.take(OPTIONS)
+  const options = parameters.take(names)
   const { ssl } = parameters.take(['ssl'])
   parameters.done()
   if (hosts.length > 1) throw usage(`--engine: expected one host, got ${hosts.length} in ${redacted(url)}`)
@@ -51,11 +67,11 @@ export async function connectMariadb(url: string): Promise<OpenedEngine> {
     ...(path === '' ? {} : { database: path }),
     ...(ssl === undefined || ssl === 'false' ? {} : { ssl: name === 'mariadb' ? true : {} }),
   })
-  return opened(pool, mariadb(pool, options))
+  return { pool: quiet(pool), options }
 }
 
-function opened(pool: Pool, engine: OpenedEngine['engine']): OpenedEngine {
-  // Of a connection that nobody uses; one that is used tells who uses it.
+/** An error of a connection that nobody uses is nobody's; one that is used tells who uses it. */
+function quiet(pool: Pool): Pool {
   pool.on?.('error', () => undefined)
-  return { engine, close: () => pool.end() }
+  return pool
 }
