@@ -138,6 +138,15 @@ test('the ZooKeeper example lets one after the other in, and leaves nothing but 
   expect(await server.command('mntr')).toMatch(/zk_ephemerals_count\t0$/m)
 })
 
+test('the payment is charged once, although the first worker is killed in the middle', async () => {
+  await using server = await startPostgres()
+  expect(await output('charge-once.mjs', { DATABASE_URL: server.url })).toBe(
+    'the first worker took the money, and was ended by SIGKILL before the commit\n' +
+      'second worker: charged, receipt A-1, 401 left\n' +
+      'third worker: charged already, receipt A-1, 401 left\n',
+  )
+})
+
 test('the MongoDB example runs on a replica set and on one server alone', async () => {
   for (const replicaSet of [true, false]) {
     await using server = await startMongodb({ replicaSet })

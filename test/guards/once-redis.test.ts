@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { redisGuard, type RedisGuard } from '../../src/guards/index.ts'
@@ -103,6 +104,10 @@ describe('what a script returns', () => {
     expect(await returning('return nil')).toBeUndefined()
     expect(await returning("return redis.call('incrby', 'sum', 7)")).toBe(7)
     expect(await returning('return {KEYS[1] == nil, #ARGV}')).toEqual([true, 0])
+    expect(await returning('return {}')).toEqual({})
+    expect(await returning('return 12345678901234')).toBe(12_345_678_901_234)
+    expect(await returning('return 123456789012345')).not.toBe(123_456_789_012_345)
+    expect(await returning("return '123456789012345'")).toBe('123456789012345')
   })
 
   test('or cannot be kept: it has taken effect, does not run again, and every call says so', async () => {
@@ -155,6 +160,42 @@ test('on a Cluster the key shares the slot of the resource, or the error says ho
   await guard.recordRun({ job: 'nightly', owner: 'o@x', token: 1n, engine: 'redis:', outcome: 'done', tookMs: 3 })
   expect(await guard.runs('nightly')).toHaveLength(1)
   await close()
+})
+
+/** The commands that docs/kinds/once.md names, besides those of every guard. */
+const ACL = {
+  once: ['+hmget', '+hset', '+pexpire', '+time'],
+  runs: ['+hexists', '+hset', '+hget', '+hdel', '+zadd', '+zrange', '+zrevrange', '+zrem', '+time'],
+}
+
+function bounded(guard: RedisGuard): Promise<unknown> {
+  return guard.once(leaseOf(freshResource(), 1n), freshKey(), { script: '' }, { keep: '1d' })
+}
+
+test('a user of an ACL needs the commands that the documents name', async () => {
+  const page = readFileSync(new URL('../../docs/kinds/once.md', import.meta.url), 'utf8').replaceAll(/\s+/g, ' ')
+  for (const commands of Object.values(ACL)) expect(page).toContain(`\`${commands.join(' ')}\``)
+  const opened: Redis[] = []
+  const as = async (username: string, commands: readonly string[]): Promise<RedisGuard> => {
+    const rights = ['~ringfence:guard:*', '+eval', '+evalsha', '+get', '+set', ...commands]
+    await client.call('ACL', 'SETUSER', username, 'on', 'nopass', ...rights)
+    const login = { username, password: 'any', enableReadyCheck: false }
+    const own = new Redis({ host: server.host, port: server.port, ...login })
+    opened.push(own)
+    return redisGuard(own)
+  }
+  expect(await bounded(await as('effects', ACL.once))).toMatchObject({ ran: true })
+  const [historian, job] = [await as('historian', ACL.runs), freshResource()]
+  await historian.recordRun({ job, owner: 'o@x', token: 1n, engine: 'redis:', outcome: 'done', tookMs: 1 })
+  expect(await historian.runs(job)).toHaveLength(1)
+  for (const missing of ACL.once) {
+    const guard = await as(
+      `without${missing}`,
+      ACL.once.filter((command) => command !== missing),
+    )
+    await expect(bounded(guard)).rejects.toThrow(/permission|can't run|NOPERM|ACL/i)
+  }
+  for (const own of opened) own.disconnect()
 })
 
 test('work that is no script is refused by name', async () => {

@@ -4,7 +4,14 @@ import mysql from 'mysql2/promise'
 import { Pool } from 'pg'
 import postgres from 'postgres'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { mariadbGuard, postgresGuard, type Effect, type Isolation, type SqlGuard } from '../../src/guards/index.ts'
+import {
+  mariadbGuard,
+  postgresGuard,
+  type Effect,
+  type EffectOptions,
+  type Isolation,
+  type SqlGuard,
+} from '../../src/guards/index.ts'
 import { startMariadb, type MariadbServer } from '../../harness/servers/mariadb.ts'
 import { startPostgres, type PostgresServer } from '../../harness/servers/postgres.ts'
 import { freshKey, onceSuite, resultSuite, runsSuite, type OnceBench, type Task } from './once-suite.ts'
@@ -269,9 +276,29 @@ test('a table in a schema has its records there', async () => {
   expect((await pool.query('SELECT effect FROM app.fences_once')).rows).toEqual([{ effect: 'k' }])
 })
 
+test('mariadb: a user with the rights that the documents name, and none more', async () => {
+  const { host, port, database } = mariaServer
+  await mariadbGuard(maria).init()
+  await maria.query(`CREATE USER poor`)
+  for (const suffix of ['', '_once'])
+    await maria.query(`GRANT SELECT, INSERT, UPDATE ON ringfence_guard${suffix} TO poor`)
+  await maria.query('GRANT SELECT, INSERT, UPDATE, DELETE ON ringfence_guard_runs TO poor')
+  const poor = mariadb.createPool({ host, port, user: 'poor', database, connectionLimit: 2 })
+  const guard = mariadbGuard(poor)
+  const call = (options: EffectOptions): Promise<unknown> =>
+    guard.once(leaseOf(freshResource(), 1n), freshKey(), () => 1, options)
+  expect(await call({})).toMatchObject({ ran: true })
+  await expect(call({ keep: '1d' })).rejects.toMatchObject({ errno: 1142 })
+  await guard.recordRun({ job: 'j', owner: 'o@x', token: 1n, engine: 'redis:', outcome: 'done', tookMs: 1 })
+  expect(await guard.runs('j')).toHaveLength(1)
+  await poor.end()
+})
+
 test('without the right to create tables, and without tables, the error is the database’s own', async () => {
   await pool.query(`CREATE ROLE poor LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC`)
   const poor = new Pool({ host: '127.0.0.1', port: pgServer.port, user: 'poor', database: 'postgres' })
+  // Its connections may outlive its end by a moment, and meet the end of the server.
+  poor.on('error', () => undefined)
   const guard = postgresGuard(poor, { table: 'absent' })
   await expect(guard.once(leaseOf('a', 1n), 'k', () => 1)).rejects.toMatchObject({ code: '42501' })
   await pool.query('GRANT SELECT, INSERT, UPDATE ON ringfence_guard, ringfence_guard_once TO poor')

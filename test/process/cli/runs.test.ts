@@ -85,12 +85,14 @@ test('a store that cannot be reached is complained of once, and changes neither 
   expect(looked.stderr).toMatch(/the store redis:\/\/127\.0\.0\.1:1 can't be used: [^]*next: is the server up/)
 })
 
+/** What is said about wrong usage. */
+async function wrong(args: readonly string[], env: Record<string, string> = {}): Promise<string> {
+  const { code, stderr } = await home.run(args, { env })
+  expect(code).toBe(EXIT.usage)
+  return stderr
+}
+
 test('what is wrong is said of where it came from', async () => {
-  const wrong = async (args: readonly string[], env: Record<string, string> = {}): Promise<string> => {
-    const { code, stderr } = await home.run(args, { env })
-    expect(code).toBe(EXIT.usage)
-    return stderr
-  }
   expect(await wrong(['runs', 'job'])).toMatch(/expected a store: where are the runs recorded\?\n {2}next: --store URL/)
   expect(await wrong(['runs'])).toContain('expected the name of one job')
   expect(await wrong(['runs', 'job', '--limit', '0', '--store', 'redis://a'])).toContain('--limit: expected')
