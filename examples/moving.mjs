@@ -16,13 +16,15 @@ if (process.argv[2] !== 'worker') {
     void locks.close()
   })
 } else {
-  process.once('message', async (ticket) => {
-    const lease = await locks.adopt(ticket)
-    console.log(`worker: held ${lease.held}, for ${lease.note}, token greater ${lease.token > BigInt(ticket.token)}`)
-    const again = await locks.adopt(ticket).catch((error) => error)
-    console.log(`worker: a ticket is good for once: ${again.code}`)
-    await lease.release()
-    await locks.close()
-    process.disconnect()
-  })
+  process.once('message', (ticket) => void finish(ticket))
+}
+
+async function finish(ticket) {
+  const lease = await locks.adopt(ticket)
+  console.log(`worker: held ${lease.held}, for ${lease.note}, token greater ${lease.token > BigInt(ticket.token)}`)
+  const again = await locks.adopt(ticket).catch((error) => error)
+  console.log(`worker: a ticket is good for once: ${again.code}`)
+  await lease.release()
+  await locks.close()
+  process.disconnect()
 }

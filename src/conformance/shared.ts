@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { sleep, systemClock } from '../clock.ts'
-import type { Engine, LeaseRef, LeaseRequest } from '../engine.ts'
+import type { Engine, LeaseInfo, LeaseRef, LeaseRequest } from '../engine.ts'
 import { collect, LONG_TTL_MS, type Cases, type Fixture } from './fixture.ts'
 import { enqueue } from './optional-methods.ts'
 
@@ -385,12 +385,7 @@ async function waitingWriter(fixture: Fixture, engine: Engine, resources: readon
   }
 }
 
-interface Shown {
-  readonly resource: string
-  readonly owner: string
-  readonly token: bigint
-  readonly shared: boolean
-}
+type Shown = Required<Pick<LeaseInfo, 'resource' | 'owner' | 'token' | 'shared'>>
 
 function shownAs({ owner, token }: LeaseRef, resource: string, shared: boolean): Shown {
   return { resource, owner, token, shared }

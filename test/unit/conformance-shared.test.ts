@@ -6,6 +6,7 @@ import { newStore, SharingEngine, type Store } from './complete-engine.ts'
 
 const METHODS: readonly OptionalMethod[] = [
   'handOver',
+  'adopt',
   'leave',
   'enqueue',
   'observe',

@@ -248,7 +248,7 @@ describe('adopt', () => {
     const ticket = await (await locks.acquire('a')).handOff()
     for (const options of [{ shared: true }, { wait: 0 }])
       await expect(locks.adopt(ticket, options as never)).rejects.toThrow(
-        /^options: expected ttl, renew, maxHold, note/,
+        /^options: expected ttl, renew, maxHold, onDoubt, note/,
       )
     const lease = await locks.adopt(ticket, { ttl: '5s', renew: false, note: 'again' })
     expect([lease.remaining(), lease.note]).toEqual([5000, 'again'])

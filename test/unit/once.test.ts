@@ -323,8 +323,11 @@ describe('runs of once', () => {
       await it.clock.advance(2000)
       lease.signal.throwIfAborted()
     })
-    await expect(losing).rejects.toMatchObject({ code: 'LEASE_LOST', reason: 'expired' })
-    expect(runs.all[3]).toMatchObject({ outcome: 'lost', message: "the lease on 'job' is over: its time is up" })
+    await expect(losing).rejects.toMatchObject({ code: 'LEASE_LOST', reason: 'max-hold' })
+    expect(runs.all[3]).toMatchObject({
+      outcome: 'lost',
+      message: "the lease on 'job' is over: it was held for as long as it may be",
+    })
   })
 
   test('a job that is skipped leaves no run', async () => {

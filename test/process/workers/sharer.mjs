@@ -21,7 +21,7 @@ async function write() {
   await locks.using('race', { wait: '100s' }, async (lease) => {
     mkdirSync(writer)
     const met = readdirSync(readers)
-    if (met.length > 0) throw new Error(`a writer met the readers ${met}`)
+    if (met.length > 0) throw new Error(`a writer met the readers ${met.join()}`)
     appendFileSync(`${folder}/log`, `writer ${lease.token}\n`)
     await setTimeout(1)
     rmdirSync(writer)
