@@ -15,6 +15,9 @@ await Promise.all(['first', 'second', 'third', 'fourth'].map(train))
 
 const [one, two] = [await gpus.tryAcquire(), await gpus.tryAcquire()]
 console.log(
-  `held: ${[...one.resources, ...two.resources].toSorted().join(', ')}; one more: ${(await gpus.tryAcquire())?.permit ?? 'none'}`,
+  `held: ${[one, two]
+    .sort((a, b) => a.permit - b.permit)
+    .map(({ resources }) => resources[0])
+    .join(', ')}; one more: ${(await gpus.tryAcquire())?.permit ?? 'none'}`,
 )
 await locks.close()
