@@ -4,7 +4,7 @@ import { resourceName } from './options.ts'
 import type { Random } from './random.ts'
 
 /** With more of them, a pool that is full would cost too many attempts. */
-export const MOST_PERMITS = 1000
+const MOST_PERMITS = 1000
 
 /** A permit whose holder's time is not known counts as held for this long. */
 const GUESS_MS = 1000
