@@ -65,7 +65,15 @@ export function drawPlan(seed: number | string): Plan {
   const random = new Seeded(`plan ${seed}`)
   const readers = random.fork('readers')
   const plan = drawExclusive(seed, random)
-  return readers.chance(0.5) ? { ...plan, readers: readers.pick([0.3, 0.6, 0.9]) } : plan
+  // What nodes forget shows by those who want the same at once: readers don't.
+  return readers.chance(plan.faults.some(isLoss) ? 0.1 : 0.5)
+    ? { ...plan, readers: readers.pick([0.3, 0.6, 0.9]) }
+    : plan
+}
+
+/** A node comes back without what it had. */
+function isLoss(fault: Fault): boolean {
+  return fault.kind === 'replace' || fault.kind === 'restore' || (fault.kind === 'crash' && fault.memory !== 'kept')
 }
 
 function drawExclusive(seed: number | string, random: Seeded): Plan {
