@@ -165,7 +165,7 @@ const BROKEN: readonly (readonly [wrong: string, found: string, EngineClass])[] 
   ],
   [
     'releases the same reader again and again',
-    'a shared acquire that is sent twice for one owner is granted twice, with one token, and is one lease',
+    'a shared acquire that is sent twice for one owner is granted twice, with no lower token, and is one lease',
     class extends SharingEngine {
       override async release(lease: LeaseRef): ReturnType<SharingEngine['release']> {
         return lease.shared === true ? { ours: true, awaited: 0 } : super.release(lease)
