@@ -116,3 +116,8 @@ test.each([
   const { verdicts } = await run(drawPlan(seed))
   expect(failed(verdicts)).toEqual([])
 })
+
+test('a claim of a reader that came after another owner had taken over its place stayed on its node', async () => {
+  const { verdicts } = await run({ ...drawPlan(32_122), readers: 0.9 })
+  expect(failed(verdicts)).toEqual([])
+})

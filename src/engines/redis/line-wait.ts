@@ -50,6 +50,8 @@ interface Line {
   isAsked: boolean
   /** The owner of a lost claim that may still have a place or the lock here. */
   old: string | undefined
+  /** It got the lock while a request was under way, which may have come before that. */
+  isLeftOver: boolean
   /** To the last request. */
   answer: LineAnswer | undefined
   failure: Error | undefined
@@ -103,6 +105,7 @@ export class LineWait {
       offered: false,
       isAsked: false,
       old: undefined,
+      isLeftOver: false,
       answer: undefined,
       failure: undefined,
       silentSinceMs: undefined,
@@ -220,6 +223,7 @@ export class LineWait {
     const line = this.#lines[index]!
     if (line.isAsked || this.#isOver) return
     line.isAsked = true
+    line.isLeftOver = false
     line.answer = undefined
     line.failure = undefined
     line.silentSinceMs ??= this.#plan.clock.monotonicMs()
@@ -247,7 +251,7 @@ export class LineWait {
     if (this.#isOver) return this.#undo(index, owner, old)
     line.answer = answer
     line.silentSinceMs = undefined
-    if (line.old === old) line.old = undefined
+    if (line.old === old && !line.isLeftOver) line.old = undefined
     // A node that refuses the ticket has not taken the old place away.
     if (answer.kind === 'clock' && old !== undefined) this.#undo(index, old)
     if (owner !== this.#owner) {
@@ -258,6 +262,7 @@ export class LineWait {
     }
     line.offered = answer.kind === 'offered'
     if (answer.kind === 'behind') this.#behind(answer)
+    if (line.isLeftOver) this.#come(index)
     if (this.#offers >= this.#quorum) this.#wake()
   }
 
@@ -291,6 +296,7 @@ export class LineWait {
     const line = this.#lines[index]!
     if (this.#isOver || (line.old !== undefined && line.old !== owner)) return this.#undo(index, owner)
     line.old = owner
+    line.isLeftOver = line.isAsked
     this.#come(index)
   }
 
