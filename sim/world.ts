@@ -64,7 +64,9 @@ export class World {
           const { what, owner } = step
           const reply = steps.length === 1 ? replies : [partOf(replies[0], index), ...replies.slice(1)]
           const isDone = what === 'release' && !(reply[0] instanceof Error && reply[0].message.startsWith('NOSCRIPT'))
-          const kept = isDone ? locksOf(owner, server, plan.resources) : 0
+          // The same call may put a lost key back.
+          const isAgain = steps.slice(index + 1).some((later) => later.what === 'acquire' && later.owner === owner)
+          const kept = isDone && !isAgain ? locksOf(owner, server, plan.resources) : 0
           this.history.add({
             at,
             kind: 'exec',
