@@ -164,6 +164,7 @@ export class Lease implements AsyncDisposable {
 
   /** It is not renewed any more: it runs out when its time is over, unless it is released or extended before. */
   stopRenewing(): void {
+    this.#assertOwn('stopRenewing')
     this.#holdings.stopRenewing(this.#record)
   }
 
@@ -172,8 +173,16 @@ export class Lease implements AsyncDisposable {
    * whole ttl, also if this process ends. Resolves with what the other process gives to `locks.adopt` before that time is over.
    * Rejects with `LeaseLostError`, or with `EngineError` when it could not be proved to be ours: then it goes on here as before.
    */
-  handOff(): Promise<LeaseJson> {
+  async handOff(): Promise<LeaseJson> {
+    this.#assertOwn('handOff')
     return this.#holdings.handOff(this.#record, this)
+  }
+
+  #assertOwn(call: string): void {
+    if (!this.#isJoined) return
+    throw new RangeError(
+      `${call}: expected the lease itself, got that of a call inside of the one that holds it; do it with the outer lease`,
+    )
   }
 
   /** For logs, and for `locks.adopt`. */

@@ -30,6 +30,17 @@ describe('a reentrant call inside of a reentrant using', () => {
     expect(await it.leases()).toEqual([])
   })
 
+  test('cannot hand off what it only joined, nor stop its renewal', async () => {
+    const it = bench(REENTRANT)
+    await it.locks.using('a', () =>
+      it.locks.using('a', async (inner) => {
+        await expect(inner.handOff()).rejects.toThrow('handOff: expected the lease itself')
+        expect(() => inner.stopRenewing()).toThrow('stopRenewing: expected the lease itself')
+        expect(inner.held).toBe(true)
+      }),
+    )
+  })
+
   test('of any depth is inside, also through other locks in between', async () => {
     const it = bench(REENTRANT)
     const other = bench(REENTRANT)
