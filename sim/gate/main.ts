@@ -13,7 +13,7 @@ const { values } = parseArgs({
   options: { only: { type: 'string' }, seeds: { type: 'string' }, jobs: { type: 'string' } },
 })
 const CODE = path.resolve(import.meta.dirname, '../..')
-const seeds = Number(values.seeds ?? 1000)
+const seeds = Number(values.seeds ?? 1500)
 
 /** A copy of the compiled code with the bug in it. */
 function mutated(mutation: Mutation): string {

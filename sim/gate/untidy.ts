@@ -145,27 +145,11 @@ export const UNTIDY: readonly Mutation[] = [
     'if (this.#alike.length >= this.#plan.nodes.length)',
   ),
   mutation(
-    'a waiter does not try again once it listens',
-    'peers 23',
-    'seeds',
-    WAITER,
-    'if (armed)\n                        continue;',
-    '',
-  ),
-  mutation(
     'releases are not told',
     'own',
     'seeds',
     NODE,
     "const publish = quiet ? '' : ",
     "const publish = true ? '' : ",
-  ),
-  mutation(
-    'failed attempts wake everyone, themselves among them',
-    'peers 5, found by the simulator',
-    'seeds',
-    ENGINE,
-    ' || election.failures.length > this.#nodes.length - this.#quorum',
-    '',
   ),
 ]
