@@ -95,7 +95,7 @@ export class WaitReport {
     this.#seen = { lease, atMs: this.#clock.monotonicMs() }
   }
 
-  /** "12 s: 'backup' is held by web-1:77 for 3 min 5 s; number 2 of 3 in line". */
+  /** "12 s, number 2 of 3 in line: 'backup' is held by web-1:77 (pg_dump) for 3 min 5 s". What counts most is first: a terminal cuts the rest. */
   #text(): string {
     const nowMs = this.#clock.monotonicMs()
     const { lease, atMs = nowMs } = this.#seen ?? {}
@@ -104,7 +104,7 @@ export class WaitReport {
     const { resource, owner, heldMs, line = [] } = lease
     const since = heldMs === undefined ? '' : ` for ${span(heldMs + nowMs - atMs)}`
     const place = line.findIndex((waiting) => this.#owners.has(waiting.owner)) + 1
-    const inLine = place === 0 ? '' : `; number ${place} of ${line.length} in line`
-    return `${waited}: '${resource}' is held by ${whoIs(owner)}${since}${inLine}`
+    const inLine = place === 0 ? '' : `, number ${place} of ${line.length} in line`
+    return `${waited}${inLine}: '${resource}' is held by ${whoIs(owner)}${since}`
   }
 }

@@ -39,9 +39,9 @@ describe.each(Object.entries(STORES))('%s', (_name, start) => {
     const [head, ...lines] = stdout.trimEnd().split('\n')
     expect(head).toMatch(/^BEGAN +TOOK +OUTCOME +BY +TOKEN +MESSAGE$/)
     const began = String.raw`^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +[\d.]+ m?s +`
-    expect(lines[0]).toMatch(new RegExp(String.raw`${began}failed +alice +\d+ +ended by SIGKILL$`))
-    expect(lines[1]).toMatch(new RegExp(String.raw`${began}failed +alice +\d+ +exit code 3$`))
-    expect(lines[2]).toMatch(new RegExp(String.raw`${began}done +alice +\d+$`))
+    expect(lines[0]).toMatch(new RegExp(String.raw`${began}failed +alice \(sh\) +\d+ +ended by SIGKILL$`))
+    expect(lines[1]).toMatch(new RegExp(String.raw`${began}failed +alice \(sh\) +\d+ +exit code 3$`))
+    expect(lines[2]).toMatch(new RegExp(String.raw`${began}done +alice \(sh\) +\d+$`))
     expect(lines).toHaveLength(3)
     const json = await home.run(['runs', 'job', '--limit', '1', '--json'], { env })
     expect(JSON.parse(json.stdout)).toEqual({
@@ -54,7 +54,7 @@ describe.each(Object.entries(STORES))('%s', (_name, start) => {
           outcome: 'failed',
           message: 'ended by SIGKILL',
           token: expect.stringMatching(/^\d+$/) as string,
-          owner: expect.stringMatching(/@alice$/) as string,
+          owner: expect.stringMatching(/@alice \(sh\)$/) as string,
           engine: expect.stringMatching(/^file:/) as string,
         },
       ],

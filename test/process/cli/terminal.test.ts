@@ -72,10 +72,12 @@ test('while it waits, one line is rewritten: how long, who holds it, since when;
   const holder = home.start(['run', '--label', 'mallory', 'live', '--', 'sh', '-c', 'echo ready; exec sleep 600'])
   await holder.printed(/ready/)
   const terminal = home.terminal(`${RUN} live -- echo 'the command ran'`)
-  await terminal.printed(new RegExp(`\\rringfence: waiting \\d+ ms: 'live' is held by mallory for [^\\r\\n]*${ERASE}`))
+  await terminal.printed(
+    new RegExp(`\\rringfence: waiting \\d+ ms: 'live' is held by mallory \\(sh\\) for [^\\r\\n]*${ERASE}`),
+  )
   // Written over, not below.
   await terminal.printed(
-    new RegExp(`\\rringfence: waiting \\d\\.\\d s: 'live' is held by mallory for \\d[^\\r\\n]*${ERASE}`),
+    new RegExp(`\\rringfence: waiting \\d\\.\\d s: 'live' is held by mallory \\(sh\\) for \\d[^\\r\\n]*${ERASE}`),
   )
   holder.signal('SIGTERM')
   expect(await terminal.ended).toMatchObject({ code: 0 })
@@ -92,10 +94,10 @@ test('on Redis the line names the place among those who wait', async () => {
   const status = async (): Promise<string> => (await home.run(['status', 'placed'], { env })).stdout
   await until(async () => / 1\n/.test(await status()), { what: 'the first one waits', everyMs: 200 })
   const second = home.terminal(`${RUN} placed -- true`, { env })
-  await second.printed(/; number 2 of 2 in line/)
+  await second.printed(/, number 2 of 2 in line: /)
   first.signal('SIGTERM')
   await first.ended
-  await second.printed(/; number 1 of 1 in line/)
+  await second.printed(/, number 1 of 1 in line: /)
 })
 
 test('the line is cut to the width of the terminal, and with --quiet there is none', async () => {

@@ -30,8 +30,8 @@ test('a log gets a line every 30 seconds while it waits, and none after', async 
   report.observe(WAITING)
   await clock.advance(30_000)
   expect(said).toEqual([
-    "still waiting 30 s: 'a' is held by holder for 1 min 1 s; number 2 of 2 in line",
-    "still waiting 1 min 0 s: 'a' is held by holder for 1 min 1 s; number 2 of 2 in line",
+    "still waiting 30 s, number 2 of 2 in line: 'a' is held by holder for 1 min 1 s",
+    "still waiting 1 min 0 s, number 2 of 2 in line: 'a' is held by holder for 1 min 1 s",
   ])
   report.observe(GRANTED)
   await clock.advance(300_000)
