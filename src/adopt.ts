@@ -14,9 +14,7 @@ import {
 import { ownerParts } from './owner.ts'
 
 /** Without a `ttl` or a `note`, those of the lease stay. */
-export type AdoptOptions = Omit<LeaseOptions, 'shared'>
-
-const ADOPT_OPTIONS = LEASE_OPTIONS.filter((name) => name !== 'shared')
+export type AdoptOptions = LeaseOptions
 
 /** Reads what came from another process, and the options. Throws what is wrong with them, and where the lease was over already. */
 export function adoption(
@@ -27,7 +25,7 @@ export function adoption(
 ): readonly [LeaseRef, LeaseTerms] {
   const lease = readLease(json, engine)
   const { note } = ownerParts(lease.owner)
-  optionsOrThrow(options, ADOPT_OPTIONS)
+  optionsOrThrow(options, LEASE_OPTIONS)
   const terms = waitTerms(
     options,
     { ...defaults, ttlMs: lease.ttlMs, shared: false, note: note ?? defaults.note },

@@ -172,7 +172,7 @@ export class Attempts {
     const owner = this.#newOwner(plan)
     const since = instant(this.#settings.clock)
     this.#settings.tell?.({ type: 'attempt', call, resources, owner })
-    const outcome = await this.#engine.handOver!(lease, { resources, owner, ttlMs })
+    const outcome = await this.#engine.handOver!(lease, { resources, owner, ttlMs, shared: false })
     if (outcome.kind === 'refused') return outcome
     const acquired = acquisition(plan, owner, outcome, since, chain)
     if (this.#isWorthIt(acquired)) {
@@ -191,9 +191,11 @@ export class Attempts {
     this.#lifetime.begin()
     this.#settings.tell?.({ type: 'attempt', call, resources, owner })
     try {
-      const outcome = await move(this.#engine, lease, { resources, owner, ttlMs }).catch((cause: unknown) => {
-        throw this.#failure(plan, owner, cause)
-      })
+      const outcome = await move(this.#engine, lease, { resources, owner, ttlMs, shared: false }).catch(
+        (cause: unknown) => {
+          throw this.#failure(plan, owner, cause)
+        },
+      )
       if (outcome.kind === 'refused') throw new LeaseLostError(resources, 'stolen')
       const acquired = acquisition(plan, outcome.owner ?? owner, outcome, since)
       if (!this.#isWorthIt(acquired)) await this.#undo(plan, acquired)

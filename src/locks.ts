@@ -151,7 +151,7 @@ export class Locks implements AsyncDisposable {
   }
 
   /**
-   * Ends a lease of whichever process, for a person who knows that it must end: only if it still has this token, never that of a
+   * Ends a lease of any process, for a person who knows that it must end: only if it still has this token, never that of a
    * later holder. Its holder learns of it at its next renewal, and until then two may work at the same time. Resolves with whether
    * it ended something. Rejects with `EngineError` if that could not be found out.
    */

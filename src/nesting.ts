@@ -102,7 +102,7 @@ function running(use: Use | undefined): Use | undefined {
 function onlyInPart(lease: Lease, resources: readonly string[]): RangeError {
   return new RangeError(
     `resource: expected names of which the lease around this call, on ${named(lease.resources)}, has all or none, got ` +
-      `${named(resources)}; a call that waits for its own process waits in vain: name all of them in the outer call`,
+      `${named(resources)}; a call cannot wait for a lease of its own caller: name all of them in the outer call`,
   )
 }
 

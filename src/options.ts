@@ -169,7 +169,7 @@ function readTerms(options: WaitOptions, defaults: WaitTerms, engine: Engine): W
   if (shared === true && !engine.guarantees.shared) {
     throw new RangeError(
       `shared: expected false, because the ${engine.name} engine has no shared leases; take an exclusive lease, or an engine ` +
-        'that has them (docs/guarantees.md)',
+        'that has them (docs/kinds/shared.md)',
     )
   }
   signalOrThrow(signal)

@@ -194,11 +194,12 @@ export class PermitWaiter {
   }
 
   #plan(permit: number, done: () => void): AttemptPlan {
-    const { ttlMs } = this.terms
+    const { ttlMs, note } = this.terms
     return {
       call: this.#call,
       resources: [this.permits.name(permit)],
       ttlMs,
+      note,
       shared: false,
       contended: false,
       isWanted: () => !this.#isSettled,

@@ -3,7 +3,7 @@ import { GuardError, messageOf, RingfenceError } from '../errors.ts'
 import { resourceName } from '../options.ts'
 import type { Fenced } from './guard.ts'
 
-/** What `once` gives: the result of the work, whoever ran it, and when. */
+/** What `once` gives: the result of the work, whichever call ran it, and when. */
 export interface Effect<T> {
   /** True if this call ran the work, false if an earlier one did. */
   readonly ran: boolean

@@ -49,7 +49,7 @@ export const MARIADB_EFFECTS: EffectStatements = {
 
 export const MARIADB_RUNS: RunStatements = {
   schema: (table) =>
-    `CREATE TABLE IF NOT EXISTS ${table} (owner VARBINARY(1020) PRIMARY KEY, job VARBINARY(1024) NOT NULL, ` +
+    `CREATE TABLE IF NOT EXISTS ${table} (owner VARBINARY(2048) PRIMARY KEY, job VARBINARY(1024) NOT NULL, ` +
     'engine VARBINARY(1020) NOT NULL, token BIGINT NOT NULL, began_at DATETIME(3) NOT NULL, ' +
     'outcome VARCHAR(10) CHARACTER SET ascii NOT NULL, took_ms BIGINT NOT NULL, message BLOB, INDEX (job, began_at)) ENGINE=InnoDB',
   async record(query, table, { owner, job, engine, token, outcome, tookMs, message }) {

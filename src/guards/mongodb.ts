@@ -60,7 +60,7 @@ export interface MongodbGuard<Session> extends Guard, RunStore {
   transaction<T>(lease: Fenced, work: (session: Session) => T | Promise<T>): Promise<T>
   /**
    * As `transaction`, and the key, the token and the result of the work are recorded in the same transaction. A repeat with the
-   * same key, by whomever and whenever, gets that result and does not run the work. If the work rejects, nothing is recorded.
+   * same key, by any process, at any time, gets that result and does not run the work. If the work rejects, nothing is recorded.
    */
   once<T>(
     lease: Fenced,

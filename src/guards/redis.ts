@@ -49,8 +49,7 @@ export interface RedisGuard extends Guard, RunStore {
    */
   run(lease: Fenced, script: string, input?: ScriptInput): Promise<unknown>
   /**
-   * As `run`, and the key, the token and what the script returns are recorded in the same step. A repeat with the same key, by
-   * whomever and whenever, gets that and does not run the script. What it returns becomes JSON, by `cjson`. A script that fails
+   * As `run`, and the key, the token and what the script returns are recorded in the same step. A repeat with the same key, by any process, at any time, gets that and does not run the script. What it returns becomes JSON, by `cjson`. A script that fails
    * records nothing, but what it has written before stays written: let it check first, and write last. On a Cluster the key
    * shares the hash slot of the resource: `{account:7}:charge:1`.
    */

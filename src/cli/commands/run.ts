@@ -264,7 +264,7 @@ function wasNotExecuted(error: unknown): boolean {
 
 /** Nothing was done, so nothing is done too often: the lease that `once` left for --at-least ends now. */
 async function giveBack({ engine }: Locks, { resources, owner, token }: Lease, ttlMs: number): Promise<void> {
-  await engine.release({ resources, owner, token, ttlMs }).catch(() => undefined)
+  await engine.release({ resources, owner, token, ttlMs, shared: false }).catch(() => undefined)
 }
 
 /** Whether the job still runs, or is done and its lease left to run out, nobody can tell from here. */

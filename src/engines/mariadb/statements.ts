@@ -54,7 +54,7 @@ export function mariadbSchema(table: string = DEFAULT_TABLE): string {
 
 /** Adds what a table of an earlier version lacks. */
 export function mariadbChange(table: string): string {
-  return `ALTER TABLE ${quoted(table)} ADD COLUMN readers JSON NULL, ADD COLUMN wanted_until DATETIME(6) NULL;`
+  return `ALTER TABLE ${quoted(table)} MODIFY COLUMN owner VARBINARY(2048) NULL, ADD COLUMN readers JSON NULL, ADD COLUMN wanted_until DATETIME(6) NULL;`
 }
 
 export const MARIADB_COLUMNS = ['resource', 'token', 'owner', 'acquired_at', 'expires_at', 'readers', 'wanted_until']

@@ -57,7 +57,7 @@ test('a table of an earlier version is an error that names the statement, and in
   await server.sql(`${mariadbSchema()} ALTER TABLE ringfence_leases DROP COLUMN readers, DROP COLUMN wanted_until`)
   const engines = [open(), open()]
   const change =
-    'ALTER TABLE `ringfence_leases` ADD COLUMN readers JSON NULL, ADD COLUMN wanted_until DATETIME(6) NULL;'
+    'ALTER TABLE `ringfence_leases` MODIFY COLUMN owner VARBINARY(2048) NULL, ADD COLUMN readers JSON NULL, ADD COLUMN wanted_until DATETIME(6) NULL;'
   const message = expect.stringContaining(change) as string
   await expect(engines[0]!.acquire(request())).rejects.toMatchObject({ transient: false, message })
   const said = (await Promise.all(engines.map((engine) => engine.init!()))).flat()
