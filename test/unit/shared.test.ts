@@ -14,7 +14,7 @@ describe('the option shared', () => {
     const locks = createLocks(engine)
     const message =
       'shared: expected false, because the memory engine has no shared leases; take an exclusive lease, or an engine that ' +
-      'has them (docs/guarantees.md)'
+      'has them (docs/kinds/shared.md)'
     for (const call of [
       () => locks.acquire('a', SHARED),
       () => locks.tryAcquire('a', SHARED),
