@@ -173,6 +173,7 @@ describe('imports', () => {
       'options',
       'owner',
       'random',
+      'runs',
       'status',
     ]
     const allowed = core.map((name) => `src/${name}.ts`)

@@ -215,6 +215,7 @@ export const COMMANDS: readonly CommandSpec[] = [
     text: [
       'Serves a page with every lease of the engine, its holder, time left and history, the servers and what the doctor says about them, until it is interrupted. Without a token it listens on this machine only, and every user of the machine can look; on any other address it refuses to start without one.',
       'A client that sends the write token may also release and extend leases. Each such act, each refused one and each failed login is a line of JSON on stderr. Tokens have 16 or more characters; a browser is asked for one, other programs send it as Authorization: Bearer.',
+      'With --store, the details of a resource show the last runs of the job of that name, as `ringfence runs` does; the name of a job that nobody holds now is typed into the search field.',
       'It speaks plain HTTP: if clients are on other machines, put a proxy with TLS in front of it.',
     ],
     options: [
@@ -228,6 +229,7 @@ export const COMMANDS: readonly CommandSpec[] = [
           'how browsers reach it, where a proxy does not pass on the Host header: https://ops.example.org',
         '--path PATH': 'the path that a proxy passes on, such as /locks (default /)',
       }),
+      ...STORE,
       ...ENGINE,
       ...OUTPUT,
     ],

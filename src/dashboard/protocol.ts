@@ -6,6 +6,7 @@
  *     GET  ./app.js ./app.css …    the files of the page's folder
  *     GET  ./events                server-sent events: `Events`, by name; each with an id
  *     GET  ./history?resource=NAME `History`; ask again when `leases` says something new of that resource
+ *     GET  ./runs?resource=NAME    `RunsAnswer`, where `Hello` has `runs`; 503 with why if the store cannot be read
  *     POST ./release               `ReleaseRequest` as application/json -> `ReleaseAnswer`
  *     POST ./extend                `ExtendRequest` as application/json -> `ExtendAnswer`
  *     POST ./login                 form field `token` -> 303 to ./ with a cookie, or 303 to ./#failed (`:target` shows why)
@@ -33,6 +34,8 @@ export interface Hello {
   /** There is a cookie to be given back by `./logout`. */
   readonly loggedIn: boolean
   readonly version: string
+  /** There is a store of runs to be asked, by `./runs`. */
+  readonly runs: boolean
   /** Which ttls an extension may have. */
   readonly limits: { readonly minTtlMs: number; readonly maxTtlMs: number }
 }
@@ -127,6 +130,26 @@ export interface LineRow {
   readonly label: string | null
   /** Since its place counts, by its own clock. */
   readonly waitedMs: number
+}
+
+/** The newest first, at most 20. */
+export interface RunsAnswer {
+  readonly resource: string
+  readonly runs: readonly RunRow[]
+}
+
+/** A run of a job of `once`. */
+export interface RunRow {
+  /** When it began: ms since 1970, by the store's clock. */
+  readonly atMs: number
+  /** Null: no end is recorded. It still runs, or its process was killed. */
+  readonly tookMs: number | null
+  readonly outcome: 'began' | 'done' | 'failed' | 'lost'
+  /** What it failed with, or how its lease was lost. */
+  readonly message: string | null
+  readonly owner: string
+  readonly label: string | null
+  readonly token: string
 }
 
 export interface ReleaseRequest {

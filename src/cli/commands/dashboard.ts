@@ -5,10 +5,11 @@ import { isIPv4, isIPv6, type AddressInfo } from 'node:net'
 import { given } from '../../arguments.ts'
 import { dashboard as createDashboard, type DashboardOptions } from '../../dashboard/index.ts'
 import type { Options } from '../command-line.ts'
+import { openStore, type Store } from '../engines/store.ts'
 import { EXIT, Failure, inWordsOf, usage } from '../exit-codes.ts'
 import { keepSecret, withoutSecrets } from '../output.ts'
 import { withLocks, type Call } from '../session.ts'
-import { fromEnvironment } from '../settings.ts'
+import { fromEnvironment, storeUrl } from '../settings.ts'
 
 /** RING on a telephone. */
 const DEFAULT_PORT = 7464
@@ -21,15 +22,37 @@ const LIMITS = { maxHeaderSize: 16 * 1024, headersTimeout: 10_000, requestTimeou
 
 /** Serves the page with all leases until it is interrupted. */
 export async function dashboard(call: Call): Promise<number> {
-  const { line, output, signals } = call
-  const { host, port } = addressOf(line.options.text('listen') ?? String(DEFAULT_PORT))
+  const { line, config, output } = call
+  const address = addressOf(line.options.text('listen') ?? String(DEFAULT_PORT))
   const options = optionsOf(line.options)
-  const isOpen = options.readToken === undefined && options.writeToken === undefined
-  if (isOpen && !isLoopback(host)) throw withoutToken(host)
+  if (isOpen(options) && !isLoopback(address.host)) throw withoutToken(address.host)
+  const url = storeUrl(line.options, config, output)
+  if (url === undefined) return serve(call, address, options)
+  const store = await openStore(url)
+  try {
+    return await serve(call, address, options, store)
+  } finally {
+    await store.close()
+  }
+}
+
+/** Without a token: for this machine only. */
+function isOpen({ readToken, writeToken }: DashboardOptions): boolean {
+  return readToken === undefined && writeToken === undefined
+}
+
+function serve(
+  call: Call,
+  { host, port }: ReturnType<typeof addressOf>,
+  options: DashboardOptions,
+  store?: Store,
+): Promise<number> {
+  const { line, output, signals } = call
   return withLocks(call, async ({ locks, url }) => {
     await using page = inWordsOf(wordsFor(line.options), () =>
       createDashboard(locks, {
         ...options,
+        ...given({ runs: store?.runs }),
         streams: STREAMS,
         redact: withoutSecrets,
         onAudit: (entry) => output.object({ audit: entry }, process.stderr),
@@ -40,10 +63,11 @@ export async function dashboard(call: Call): Promise<number> {
     const bound = await listen(server, host, port)
     try {
       // What a name such as localhost stands for is known only now.
-      if (isOpen && !isLoopback(bound.address)) throw withoutToken(`${host}, which is ${bound.address},`)
+      if (isOpen(options) && !isLoopback(bound.address)) throw withoutToken(`${host}, which is ${bound.address},`)
       const at = `http://${bound.family === 'IPv6' ? `[${bound.address}]` : bound.address}:${bound.port}${options.path ?? ''}`
       const address = at.endsWith('/') ? at : `${at}/`
-      if (output.json) output.object({ url: address, engine: url, writable: options.writeToken !== undefined })
+      const writable = options.writeToken !== undefined
+      if (output.json) output.object({ url: address, engine: url, ...given({ store: store?.url }), writable })
       else output.line(`the dashboard of ${url} is at ${address}`)
       if (!signals.interrupted.aborted) await once(signals.interrupted, 'abort')
     } finally {

@@ -5,6 +5,7 @@ import type {
   ProblemDetails,
   ReleaseAnswer,
   ReleaseRequest,
+  RunsAnswer,
 } from '../protocol.ts'
 
 /** The server has refused; the message is the server's own. */
@@ -12,6 +13,10 @@ class RefusedByServer extends Error {}
 
 export function askHistory(resource: string): Promise<History> {
   return ask(`./history?resource=${encodeURIComponent(resource)}`)
+}
+
+export function askRuns(resource: string): Promise<RunsAnswer> {
+  return ask(`./runs?resource=${encodeURIComponent(resource)}`)
 }
 
 export function askRelease(lease: ReleaseRequest): Promise<ReleaseAnswer> {

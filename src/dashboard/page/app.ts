@@ -31,6 +31,7 @@ class App {
   #connection: FeedState | undefined
   #lostAtMs: number | undefined
   #known = false
+  #hasRuns = false
   #due = false
 
   constructor() {
@@ -58,6 +59,7 @@ class App {
       this.#repaint()
     })
     find('holder', HTMLButtonElement).addEventListener('click', () => this.#filterBy(undefined))
+    find('job', HTMLButtonElement).addEventListener('click', () => this.#openJob())
     document.addEventListener('keydown', (event) => this.#key(event))
     addEventListener('scroll', () => this.#repaint(), { passive: true })
     addEventListener('resize', () => {
@@ -85,14 +87,16 @@ class App {
     handlers[name](data)
   }
 
-  #hello({ server, engine, may, loggedIn, version, limits }: Hello): void {
+  #hello(hello: Hello): void {
+    const { server, engine, may, loggedIn, version, limits } = hello
     setText(find('engine', HTMLElement), engine.name)
     setText(find('identity', HTMLElement), engine.identity.replace(/:$/, '') === engine.name ? '' : engine.identity)
     setText(find('version', HTMLElement), `ringfence ${version}`)
     setText(find('may', HTMLElement), may === 'write' ? 'read and write' : 'read only')
     find('logout', HTMLFormElement).hidden = !loggedIn
     document.title = `${engine.name} · ringfence`
-    this.#details.allow(may)
+    this.#hasRuns = hello.runs
+    this.#details.allow(hello)
     this.#ask.limit(limits)
     // Whatever the server knew of the past began anew, and so did the doctor.
     if (this.#server !== undefined && this.#server !== server) {
@@ -102,6 +106,7 @@ class App {
     }
     this.#server = server
     this.#details.refresh()
+    this.#repaint()
   }
 
   #change(changes: LeaseChanges): void {
@@ -182,6 +187,9 @@ class App {
     const chip = find('holder', HTMLButtonElement)
     chip.hidden = holder === undefined
     setText(find('holder-name', HTMLElement), holder ?? '')
+    const job = this.#job()
+    find('job', HTMLButtonElement).hidden = job === undefined
+    setText(find('job-name', HTMLElement), job ?? '')
   }
 
   #filterBy(holder: string | undefined): void {
@@ -196,9 +204,20 @@ class App {
     else this.#search.focus()
   }
 
-  #open(key: string): void {
+  /** The name in the search field, if nobody holds it. What it is a name of may have run all the same. */
+  #job(): string | undefined {
+    const name = this.#search.value.trim()
+    return this.#hasRuns && name !== '' && !this.#leases.isHeld(name) ? name : undefined
+  }
+
+  #openJob(): void {
+    const job = this.#job()
+    if (job !== undefined) this.#open(job, true)
+  }
+
+  #open(key: string, isSought = false): void {
     this.#grid.opened = key
-    this.#details.open(key)
+    this.#details.open(key, isSought)
     this.#repaint()
   }
 
@@ -214,6 +233,7 @@ class App {
     const searching = event.target === this.#search
     if (event.key === '/' && !searching) this.#search.focus()
     else if (event.key === 'ArrowDown' && searching) this.#focusList()
+    else if (event.key === 'Enter' && searching) this.#openJob()
     else if (event.key !== 'Escape') return
     else if (this.#details.isOpen) this.#close()
     else if (searching || this.#leases.filtered) this.#clear()

@@ -1,10 +1,11 @@
-import type { HistoryEntry, HistoryType, LineRow } from '../protocol.ts'
+import type { Hello, HistoryEntry, HistoryType, LineRow } from '../protocol.ts'
 import { askHistory, reason } from './answers.ts'
 import { nowMs } from './clock.ts'
 import { bdi, element, find, setText } from './dom.ts'
 import { duration, sentence, spelt } from './format.ts'
 import { fractionLeft, type ShownLease, type Leases } from './leases.ts'
 import { Bar, heldText, leftText } from './row.ts'
+import { RunList } from './runs.ts'
 
 export interface DetailActions {
   close(): void
@@ -37,6 +38,7 @@ export class Details {
   readonly #lineBox = find('line-box', HTMLElement)
   readonly #history = find('history', HTMLElement)
   readonly #historyNote = find('history-note', HTMLElement)
+  readonly #runs = new RunList()
   readonly #bar = new Bar()
   readonly #values: Record<'holder' | 'note' | 'kind' | 'owner' | 'token' | 'held' | 'left' | 'waiters', HTMLElement>
   #ages: (readonly [target: HTMLElement, atMs: number])[] = []
@@ -75,7 +77,8 @@ export class Details {
     return this.resource !== undefined
   }
 
-  open(key: string): void {
+  /** `isSought`: for its runs, by somebody who typed its name. */
+  open(key: string, isSought = false): void {
     const resource = this.#leases.get(key)?.resource ?? key
     const other = this.resource !== resource
     this.#key = key
@@ -93,24 +96,28 @@ export class Details {
       this.#root.scrollTop = 0
     }
     this.show(nowMs())
+    this.#runs.open(resource, isSought)
     this.refresh()
     find('close', HTMLButtonElement).focus()
   }
 
   close(): void {
     this.resource = undefined
+    this.#runs.close()
     this.#root.hidden = true
     document.body.classList.remove('with-details')
   }
 
   /** Those who may only read see no button that would do more. */
-  allow(may: 'read' | 'write'): void {
+  allow({ may, runs }: Hello): void {
     this.#writes.hidden = may !== 'write'
+    this.#runs.allow(runs)
   }
 
   /** Asks what happened. While an answer is under way, a further question is remembered, once. */
   refresh(): void {
     if (this.resource === undefined) return
+    this.#runs.refresh()
     if (this.#asking) {
       this.#askAgain = true
       return
@@ -199,6 +206,7 @@ export class Details {
 
   tick(now: number): void {
     if (this.resource === undefined) return
+    this.#runs.tick(now)
     const lease = this.#leases.get(this.#key)
     if (lease !== undefined) {
       setText(this.#values.held, heldText(lease, now))

@@ -40,6 +40,13 @@ export function plainDuration(ms: number): string {
   return ms % SECOND === 0 ? `${ms / SECOND}s` : `${Math.round(ms)}ms`
 }
 
+const moments = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' })
+
+/** Ms since 1970, as a time of day where the page is looked at. */
+export function moment(ms: number): string {
+  return moments.format(ms)
+}
+
 const formatter = new Intl.NumberFormat('en')
 
 export function count(value: number): string {

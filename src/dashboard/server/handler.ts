@@ -10,6 +10,7 @@ import type { DashboardSettings } from './options.ts'
 import { packageFile } from './package-file.ts'
 import { Pages } from './pages.ts'
 import { COMMON, json, Refused } from './problem.ts'
+import { RunReader } from './runs.ts'
 
 /** A name of 1 kB, each byte as %XX, and the rest. */
 const MOST_URL_LENGTH = 4096
@@ -33,6 +34,7 @@ export class Handler {
   readonly #access: Access
   readonly #audit: Audit
   readonly #forcing: Forcing
+  readonly #runReader: RunReader | undefined
   readonly #files = new Files()
   readonly #server: string
   readonly #version = packageVersion()
@@ -40,6 +42,7 @@ export class Handler {
     '': { methods: ['GET', 'HEAD'], answer: (visit) => this.#page(visit) },
     events: { methods: ['GET'], answer: (visit) => this.#events(visit) },
     history: { methods: ['GET'], answer: (visit) => this.#history(visit) },
+    runs: { methods: ['GET'], answer: (visit) => this.#runs(visit) },
     release: { methods: ['POST'], answer: (visit) => this.#force('release', visit) },
     extend: { methods: ['POST'], answer: (visit) => this.#force('extend', visit) },
     login: { methods: ['POST'], answer: (visit) => this.#login(visit) },
@@ -47,7 +50,7 @@ export class Handler {
   }
 
   constructor(engine: Engine, check: () => Promise<readonly Finding[]>, settings: DashboardSettings) {
-    const { clock, redact, random, onAudit } = settings
+    const { clock, redact, random, onAudit, runs } = settings
     this.#engine = engine
     this.#settings = settings
     this.#access = new Access(settings)
@@ -55,6 +58,7 @@ export class Handler {
     this.#server = random.id()
     this.pages = new Pages(engine, check, settings)
     this.#forcing = new Forcing(engine, { clock, redact, pages: this.pages, audit: this.#audit })
+    this.#runReader = runs === undefined ? undefined : new RunReader(runs, { clock, redact })
   }
 
   async fetch(request: Request, remoteAddress: string | undefined): Promise<Response> {
@@ -107,6 +111,7 @@ export class Handler {
         may: visitor.role === 'write' ? 'write' : 'read',
         loggedIn: visitor.by === 'cookie',
         version: this.#version,
+        runs: this.#runReader !== undefined,
         limits: this.#forcing.limits,
       },
       request,
@@ -120,6 +125,12 @@ export class Handler {
   async #history({ request, url, visitor }: Visit): Promise<Response> {
     this.#assertReads(request, visitor)
     return json(this.pages.board.history(nameOrRefuse(url.searchParams.get('resource'))))
+  }
+
+  async #runs({ request, url, visitor }: Visit): Promise<Response> {
+    this.#assertReads(request, visitor)
+    if (this.#runReader === undefined) throw new Refused(404, 'this dashboard was given no store of runs')
+    return json(await this.#runReader.runs(nameOrRefuse(url.searchParams.get('resource'))))
   }
 
   async #force(action: 'release' | 'extend', { request, visitor }: Visit): Promise<Response> {

@@ -2,6 +2,7 @@ import { optionsOrThrow } from '../../arguments.ts'
 import { systemClock, type Clock } from '../../clock.ts'
 import { durationMs, shown, type Duration } from '../../duration.ts'
 import { systemRandom, type Random } from '../../random.ts'
+import type { RunStore } from '../../runs.ts'
 import type { AuditEntry } from './audit.ts'
 
 export type Role = 'none' | 'read' | 'write'
@@ -28,7 +29,9 @@ export interface DashboardOptions {
   whenIdle?: Duration | 'never'
   /** How many pages may be open at once. Default 500. */
   streams?: number
-  /** Takes secrets out of the engine's messages before they are shown. Logins in URLs are taken out in any case. */
+  /** Where `once` records the runs of jobs: a guard of PostgreSQL, MariaDB, MongoDB or Redis. The page shows them. Default: none. */
+  runs?: RunStore
+  /** Takes secrets out of messages of the engine, the store and jobs before they are shown. Logins in URLs are taken out in any case. */
   redact?: (text: string) => string
   /** For tests: another clock. Default: the system's. */
   clock?: Clock
@@ -47,6 +50,7 @@ export interface DashboardSettings {
   readonly everyMs: number
   readonly idleMs: number
   readonly streams: number
+  readonly runs: RunStore | undefined
   readonly redact: (text: string) => string
   readonly clock: Clock
   readonly random: Random
@@ -62,6 +66,7 @@ const NAMES = [
   'every',
   'whenIdle',
   'streams',
+  'runs',
   'redact',
   'clock',
   'random',
@@ -72,7 +77,7 @@ const MOST_TOKEN_LENGTH = 512
 
 export function dashboardSettings(options: DashboardOptions): DashboardSettings {
   optionsOrThrow(options, NAMES)
-  const { readToken, writeToken, auth, origins = [], whenIdle = '10s', streams = 500 } = options
+  const { readToken, writeToken, auth, origins = [], whenIdle = '10s', streams = 500, runs } = options
   tokenOrThrow(readToken, 'readToken')
   tokenOrThrow(writeToken, 'writeToken')
   if (readToken !== undefined && readToken === writeToken)
@@ -86,6 +91,10 @@ export function dashboardSettings(options: DashboardOptions): DashboardSettings 
   if (!Array.isArray(origins)) throw new TypeError(`origins: expected an array, got ${shown(origins)}`)
   if (!Number.isInteger(streams) || streams < 1)
     throw new RangeError(`streams: expected a whole number from 1 on, got ${shown(streams)}`)
+  if (runs !== undefined && typeof runs?.runs !== 'function')
+    throw new TypeError(
+      `runs: expected a guard such as postgresGuard(pool), or an object with runs, got ${shown(runs)}`,
+    )
   const { redact = (text: string) => text } = options
   return {
     path: pathOrThrow(options.path ?? '/'),
@@ -97,6 +106,7 @@ export function dashboardSettings(options: DashboardOptions): DashboardSettings 
     everyMs: durationMs(options.every ?? '1s', 'every', { minMs: 100, maxMs: 3_600_000 }),
     idleMs: whenIdle === 'never' ? Infinity : durationMs(whenIdle, 'whenIdle', { minMs: 1000, maxMs: 86_400_000 }),
     streams,
+    runs,
     redact: (text) => redact(text.replace(/\/\/[^/\s@]*@/g, '//***@')),
     clock: options.clock ?? systemClock,
     random: options.random ?? systemRandom,

@@ -108,6 +108,26 @@ test('with tokens it listens anywhere; writers release, and each release is a li
   withoutSecrets(stdout + stderr)
 })
 
+test('with a store it shows the runs of jobs, and starts without it when it is away', async () => {
+  const env = { RINGFENCE_URL: url, RINGFENCE_STORE: url }
+  await home.run(['run', '--once', '--label', 'ada', 'nightly', '--', 'sh', '-c', 'exit 3'], { env })
+  const command = home.start(['dashboard', '--listen', '0', '--json'], { env })
+  const started = JSON.parse(await command.printed(/^.*\n/)) as { url: string; store: string }
+  expect(started.store).toMatch(/^redis:\/\/:\*\*\*@/)
+  const found = await fetch(`${started.url}runs?resource=nightly`)
+  expect(await found.json()).toMatchObject({ runs: [{ label: 'ada', outcome: 'failed', message: 'exit code 3' }] })
+  command.signal('SIGTERM')
+  expect(await command.ended).toMatchObject({ code: 0, stderr: '' })
+
+  const away = home.start(['dashboard', '--listen', '0', '--store', 'redis://127.0.0.1:1'], { env })
+  const at = await away.printed(/is at (\S+)/)
+  const failed = await fetch(`${at}runs?resource=nightly`)
+  expect([failed.status, await failed.text()]).toEqual([503, expect.stringContaining('the store of runs: ')])
+  expect((await fetch(`${at}history?resource=nightly`)).status).toBe(200)
+  away.signal('SIGTERM')
+  expect(await away.ended).toMatchObject({ code: 0, stderr: '' })
+})
+
 test.each([
   [['--listen', '0.0.0.0:0'], /without a token only this machine may look, but 0\.0\.0\.0 is open to others/],
   [['--listen', '[::]:0'], /without a token/],
@@ -118,6 +138,7 @@ test.each([
   [['--token-file', '/dev/null'], /--token-file: expected a token in/],
   [['--path', 'x'], /path: expected a path/],
   [['--origin', 'x'], /--origin: expected an origin/],
+  [['--store', 'x'], /--store: /],
   [['name'], /expected no names/],
 ])('it does not start with %j', async (options, message) => {
   const { code, stdout, stderr } = await home.run(['dashboard', '--listen', '0', ...options], {
