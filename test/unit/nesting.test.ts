@@ -67,7 +67,7 @@ describe('a reentrant call inside of a reentrant using', () => {
       await expect(some).rejects.toThrow(RangeError)
       await expect(some).rejects.toThrow(
         "resource: expected names of which the lease around this call, on 'a', 'b', 'c', has all or none, got 'a', 'd'; a call " +
-          'that waits for its own process waits in vain: name all of them in the outer call',
+          'cannot wait for a lease of its own caller: name all of them in the outer call',
       )
       await expect(it.locks.tryAcquire(['a', 'd'])).rejects.toThrow(RangeError)
       await expect(it.locks.using(['a', 'd'], () => 1)).rejects.toThrow(RangeError)
