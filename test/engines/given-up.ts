@@ -29,10 +29,11 @@ export async function keepsItsPlace(open: Open, resource: string): Promise<void>
   const served = (name: string, locks: Locks): Promise<unknown> => locks.using(resource, () => order.push(name))
   const leaving = [new AbortController(), new AbortController()]
   const gone = leaving.map(({ signal }) => first.acquire(resource, { signal }).catch((reason: unknown) => reason))
+  const all = [served('first', first)]
   await until(async () => (await queueLength(holder.engine, resource)) === 2, {
     what: 'the first process in the queue',
   })
-  const all = [served('first', first), served('second', second)]
+  all.push(served('second', second))
   await until(async () => (await queueLength(holder.engine, resource)) === 3, { what: 'both in the queue' })
   for (const [index, controller] of leaving.entries()) {
     const before = waits(events)

@@ -33,6 +33,7 @@ const SCHEMA = `
     since_ms REAL NOT NULL, renewed_ms REAL NOT NULL, until_ms REAL NOT NULL, process TEXT, PRIMARY KEY (resource, owner)
   ) STRICT, WITHOUT ROWID;
   CREATE TABLE ticket (
+    -- The number is the µs of the machine's clock from which the place counts, or the next one that is free.
     number INTEGER PRIMARY KEY, owner TEXT NOT NULL UNIQUE, shared INTEGER NOT NULL, boot TEXT NOT NULL,
     entered_ms REAL NOT NULL, called_ms REAL, process TEXT
   ) STRICT;

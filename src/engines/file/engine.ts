@@ -18,6 +18,7 @@ import type {
 import { asError, EngineError } from '../../errors.ts'
 import type { Random } from '../../random.ts'
 import { LONGEST_TTL_MS } from '../shared/limits.ts'
+import { OwnTurns } from '../shared/own-turns.ts'
 import { NotReserved } from './counter.ts'
 import { FileMovedError, openDatabase, type Database } from './database.ts'
 import { checkFile } from './doctor.ts'
@@ -93,11 +94,13 @@ export class FileEngine implements Engine {
   /** Owners that no longer wait, while their tickets may still be in the file. */
   readonly #givenUp = new Set<string>()
   #givingUp: Timer | undefined
+  readonly #turns: OwnTurns
 
   constructor(settings: FileSettings) {
     this.identity = `file:${settings.path}`
     this.#settings = settings
     this.#clock = settings.clock
+    this.#turns = new OwnTurns(() => settings.clock.machineMs())
   }
 
   async acquire(request: LeaseRequest): Promise<Grant | Refusal> {
@@ -107,12 +110,15 @@ export class FileEngine implements Engine {
 
   async enqueue(request: LeaseRequest, signal: AbortSignal): Promise<QueuedGrant> {
     const beganMs = this.#clock.monotonicMs()
+    let placeMs: number | undefined = this.#turns.sinceMs(request)
     try {
       for (;;) {
         signal.throwIfAborted()
         const since = instant(this.#clock)
-        const outcome = await this.#grant(request, (steps) => steps.takeTurn(request))
+        const outcome = await this.#grant(request, (steps) => steps.takeTurn(request, placeMs))
         if (outcome.kind === 'granted') return { ...granted(outcome), since }
+        // A place that it loses, because it did not take its turn, is not given back to it.
+        placeMs = undefined
         await this.#opened?.queue.wait(outcome.by, beganMs, signal)
       }
     } catch (error) {
@@ -139,6 +145,7 @@ export class FileEngine implements Engine {
   }
 
   async release(lease: LeaseRef): Promise<Release> {
+    this.#turns.releasing(lease.resources)
     const ours = (await this.#write(lease, 'anywhere', ({ steps }) => steps.release(lease))) ?? false
     // The queue in the file decides who is next: nobody in this process needs to let others go first.
     return { ours, awaited: 0 }

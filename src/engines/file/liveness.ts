@@ -17,6 +17,7 @@ export interface StoredLease {
 
 /** A row of the table `ticket`: a place in the queues of its resources. */
 export interface StoredTicket {
+  /** Since when it counts, in µs: the order of the queues. */
   readonly number: number
   /** 0 or 1. */
   readonly shared: number

@@ -60,12 +60,15 @@ export class FileSteps {
     return this.#blockedInQueue(resources, Number.MAX_SAFE_INTEGER, shared) ?? this.#grant(request)
   }
 
-  /** The same for a waiter: takes a ticket first, unless it has one, and is blocked by earlier tickets only. */
-  takeTurn(request: LeaseRequest): AttemptOutcome {
+  /**
+   * The same for a waiter: takes a ticket first, unless it has one, and is blocked by earlier tickets only. A new ticket counts from
+   * `sinceMs` of the machine's clock as this process reads it, by default from now.
+   */
+  takeTurn(request: LeaseRequest, sinceMs?: number): AttemptOutcome {
     const own = this.#again(request)
     if (own !== undefined) return own
     const { resources, owner, shared = false } = request
-    const number = this.#ticketOf(owner) ?? this.#enter(resources, owner, shared)
+    const number = this.#ticketOf(owner) ?? this.#enter(request, sinceMs)
     const queued = this.#blockedInQueue(resources, number, shared)
     if (queued !== undefined) return queued
     const lease = this.#blockingLease(resources, owner, shared)
@@ -76,8 +79,7 @@ export class FileSteps {
 
   /** Whether the blocker is still there. Reads without a transaction. */
   stands(blocker: Blocker): boolean {
-    if (blocker.kind === 'ticket')
-      return this.#sql('SELECT 1 FROM ticket WHERE number = ?').get(blocker.number) !== undefined
+    if (blocker.kind === 'ticket') return this.#hasTicket(blocker.number)
     const { resource, token } = blocker
     return this.#sql('SELECT 1 FROM lease WHERE resource = ? AND token = ?').get(resource, token) !== undefined
   }
@@ -230,7 +232,7 @@ export class FileSteps {
         this.#drop(row.number)
         row = last(resource)
       }
-      if (row !== undefined && row.number > (nearest?.number ?? 0)) nearest = row
+      if (row !== undefined && row.number > (nearest?.number ?? -Infinity)) nearest = row
     }
     return nearest
   }
@@ -274,17 +276,19 @@ export class FileSteps {
     }
   }
 
-  #enter(resources: readonly string[], owner: string, shared: boolean): number {
-    const { boot, self } = this.#machine
-    this.#sql('INSERT INTO ticket (owner, shared, boot, entered_ms, process) VALUES (?, ?, ?, ?, ?)').run(
-      owner,
-      Number(shared),
-      boot,
-      this.#liveness.nowMs(),
-      self,
-    )
-    const number = this.#ticketOf(owner)!
-    for (const resource of resources) this.#sql('INSERT INTO queue VALUES (?, ?)').run(resource, number)
+  #enter({ resources, owner, shared = false }: LeaseRequest, sinceMs?: number): number {
+    const { boot, self, offsetMs } = this.#machine
+    const now = this.#liveness.nowMs()
+    let number = Math.floor((sinceMs === undefined ? now : sinceMs - offsetMs) * 1000)
+    while (this.#hasTicket(number)) number++
+    this.#sql('INSERT INTO ticket VALUES (?, ?, ?, ?, ?, NULL, ?)').run(number, owner, Number(shared), boot, now, self)
+    for (const resource of resources) {
+      this.#sql('INSERT INTO queue VALUES (?, ?)').run(resource, number)
+      // Whoever was called comes later now, and is called again.
+      this.#sql(
+        'UPDATE ticket SET called_ms = NULL WHERE number IN (SELECT number FROM queue WHERE resource = ? AND number > ?)',
+      ).run(resource, number)
+    }
     return number
   }
 
@@ -305,6 +309,10 @@ export class FileSteps {
   #leaseOf(resource: string, owner: string): StoredLease | undefined {
     const sql = this.#sql('SELECT * FROM lease WHERE resource = ? AND owner = ?')
     return sql.get(resource, owner) as StoredLease | undefined
+  }
+
+  #hasTicket(number: number): boolean {
+    return this.#sql('SELECT 1 FROM ticket WHERE number = ?').get(number) !== undefined
   }
 
   #ticketOf(owner: string): number | undefined {

@@ -2,10 +2,9 @@ import { backOffMs } from '../../back-off.ts'
 import { instant, sleep } from '../../clock.ts'
 import type { LeaseRequest, QueuedGrant } from '../../engine.ts'
 import { OtherSoftware } from '../../other-software.ts'
+import { OwnTurns } from '../shared/own-turns.ts'
 import { LineWait, type RedisQueuePlan } from './line-wait.ts'
 
-/** How many resources' last turns are remembered, the latest. */
-const MOST_TURNS = 1000
 /** Where there is no line. */
 const RACE = { firstMs: 50, mostMs: 1000 }
 
@@ -13,42 +12,25 @@ const RACE = { firstMs: 50, mostMs: 1000 }
 export class RedisQueue {
   readonly #plan: RedisQueuePlan
   readonly #otherSoftware: OtherSoftware
-  /** When this process last released a resource. */
-  readonly #turns = new Map<string, number>()
+  readonly #turns: OwnTurns
 
   constructor(plan: RedisQueuePlan) {
     this.#plan = plan
     this.#otherSoftware = new OtherSoftware(plan.clock, plan.random)
+    this.#turns = new OwnTurns(() => plan.clock.monotonicMs())
   }
 
   async enqueue(request: LeaseRequest, signal: AbortSignal, newOwner?: () => string): Promise<QueuedGrant> {
     const label = request.owner.slice(request.owner.indexOf('@') + 1)
     const next = newOwner ?? (() => `${this.#plan.random.id()}@${label}`)
-    const wait = new LineWait(this.#plan, request, next, this.#otherSoftware, this.#sinceMs(request))
+    const wait = new LineWait(this.#plan, request, next, this.#otherSoftware, this.#turns.sinceMs(request))
     const grant = await wait.run(signal)
     return grant ?? this.#race(request, signal, next)
   }
 
-  /**
-   * From when a place counts: from the beginning of its caller's wait, also if a caller before it has given up the place. After
-   * a turn of this process it counts from that turn, so that those who waited meanwhile come first.
-   */
-  #sinceMs({ resources, waitedMs = 0 }: LeaseRequest): number {
-    const nowMs = this.#plan.clock.monotonicMs()
-    return Math.min(nowMs, Math.max(nowMs - waitedMs, ...resources.map((name) => this.#turns.get(name) ?? -Infinity)))
-  }
-
   /** This process releases these. Returns `passesOn`. */
   releasing(resources: readonly string[]): boolean {
-    const nowMs = this.#plan.clock.monotonicMs()
-    for (const name of resources) {
-      this.#turns.delete(name)
-      this.#turns.set(name, nowMs)
-    }
-    for (const oldest of this.#turns.keys()) {
-      if (this.#turns.size <= MOST_TURNS) break
-      this.#turns.delete(oldest)
-    }
+    this.#turns.releasing(resources)
     return this.#passesOn(resources)
   }
 
