@@ -48,6 +48,8 @@ interface Line {
   offered: boolean
   /** A request is under way. */
   isAsked: boolean
+  /** An offer was told while it was: messages and answers come by different connections, so which is newer is not known. */
+  isTold: boolean
   /** The owner of a lost claim that may still have a place or the lock here. */
   old: string | undefined
   /** It got the lock while a request was under way, which may have come before that. */
@@ -104,6 +106,7 @@ export class LineWait {
     this.#lines = plan.nodes.map(() => ({
       offered: false,
       isAsked: false,
+      isTold: false,
       old: undefined,
       isLeftOver: false,
       answer: undefined,
@@ -160,6 +163,7 @@ export class LineWait {
     const line = this.#lines[index]!
     if (owner === this.#owner) {
       line.offered = true
+      line.isTold = line.isAsked
       if (this.#offers >= this.#quorum) this.#wake()
     } else if (owner === line.old) this.#come(index)
   }
@@ -223,6 +227,7 @@ export class LineWait {
     const line = this.#lines[index]!
     if (line.isAsked || this.#isOver) return
     line.isAsked = true
+    line.isTold = false
     line.isLeftOver = false
     line.answer = undefined
     line.failure = undefined
@@ -262,7 +267,7 @@ export class LineWait {
     }
     line.offered = answer.kind === 'offered'
     if (answer.kind === 'behind') this.#behind(answer)
-    if (line.isLeftOver) this.#come(index)
+    if (line.isLeftOver || (line.isTold && !line.offered && !this.#isClaiming)) this.#come(index)
     if (this.#offers >= this.#quorum) this.#wake()
   }
 
