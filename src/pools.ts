@@ -23,36 +23,44 @@ interface Line {
  * to the first in line that gets none yet.
  */
 export class Pools {
-  readonly #lines = new Map<string, Line>()
+  /**
+   * The lines of each pool, by the number of its permits. While that is being changed, a pool has two: the first in line asks for
+   * the permits that it knows, and one that knows more must not wait behind it.
+   */
+  readonly #pools = new Map<string, Map<number, Line>>()
 
   enter(waiter: PermitWaiter): void {
     // An observer has aborted the wait.
     if (!waiter.isWanted) return
-    const { pool } = waiter.permits
-    const line = this.#lines.get(pool) ?? { waiters: new Set(), isFull: false }
-    this.#lines.set(pool, line)
+    const { pool, count } = waiter.permits
+    const lines = this.#pools.get(pool) ?? new Map<number, Line>()
+    const line = lines.get(count) ?? { waiters: new Set(), isFull: false }
+    this.#pools.set(pool, lines)
+    lines.set(count, line)
     line.waiters.add(waiter)
     this.#advance(line)
   }
 
   /** `handedOver`: it has its permit from this process, so that the servers have nothing new to say. */
   leave(waiter: PermitWaiter, handedOver: boolean): void {
-    const { pool } = waiter.permits
-    const line = this.#lines.get(pool)
+    const { pool, count } = waiter.permits
+    const line = this.#line(waiter)
     if (line?.waiters.delete(waiter) !== true) return
-    if (line.waiters.size === 0) this.#lines.delete(pool)
-    else this.#advance(line, handedOver, waiter)
+    if (line.waiters.size > 0) return this.#advance(line, handedOver, waiter)
+    const lines = this.#pools.get(pool)!
+    lines.delete(count)
+    if (lines.size === 0) this.#pools.delete(pool)
   }
 
   foundNone(waiter: PermitWaiter): void {
-    const line = this.#lines.get(waiter.permits.pool)!
+    const line = this.#line(waiter)!
     line.isFull = true
     this.#advance(line)
   }
 
   /** The first in the line of this one. */
-  first({ permits }: PermitWaiter): PermitWaiter | undefined {
-    const line = this.#lines.get(permits.pool)
+  first(waiter: PermitWaiter): PermitWaiter | undefined {
+    const line = this.#line(waiter)
     return line === undefined ? undefined : head(line)
   }
 
@@ -69,18 +77,23 @@ export class Pools {
   }
 
   *waiters(): Generator<PermitWaiter> {
-    for (const { waiters } of this.#lines.values()) yield* waiters
+    for (const lines of this.#pools.values()) for (const { waiters } of lines.values()) yield* waiters
   }
 
   get size(): number {
-    return this.#lines.size
+    return this.#pools.size
   }
 
   #taker([resource, ...others]: readonly string[]): [taker: PermitWaiter | undefined, permit: number] {
-    const found = this.#lines.size === 0 || others.length > 0 ? undefined : permitOf(resource!)
-    const line = found && this.#lines.get(found.pool)
-    for (const waiter of line?.waiters ?? []) if (waiter.takes(found!.permit)) return [waiter, found!.permit]
+    const found = this.#pools.size === 0 || others.length > 0 ? undefined : permitOf(resource!)
+    for (const { waiters } of (found && this.#pools.get(found.pool))?.values() ?? []) {
+      for (const waiter of waiters) if (waiter.takes(found!.permit)) return [waiter, found!.permit]
+    }
     return [undefined, -1]
+  }
+
+  #line({ permits: { pool, count } }: PermitWaiter): Line | undefined {
+    return this.#pools.get(pool)?.get(count)
   }
 
   #advance(line: Line, handedOver = false, before?: PermitWaiter): void {

@@ -42,6 +42,28 @@ describe('a permit', () => {
     await expect(pool.tryAcquire({ signal: AbortSignal.abort(new Error('enough')) })).rejects.toThrow('enough')
   })
 
+  test('is not asked for any more by tryAcquire once its signal aborts, and what came is given back', async () => {
+    const it = bench()
+    const pool = it.locks.semaphore('gpu', 3)
+    const leaving = new AbortController()
+    const asking = watched(pool.tryAcquire({ signal: leaving.signal }))
+    leaving.abort(new Error('enough'))
+    await it.clock.advance(0)
+    expect([asking.state, asking.reason]).toEqual(['rejected', leaving.signal.reason])
+    await it.clock.advance(0)
+    expect(await it.leases()).toEqual([])
+  })
+
+  test('that a greater number adds is free at once, also while others wait with the lower number', async () => {
+    const it = bench({ wait: '1h' })
+    await it.locks.semaphore('gpu', 1).acquire()
+    const behind = watched(it.locks.semaphore('gpu', 1).acquire())
+    await it.clock.advance(0)
+    const added = watched(it.locks.semaphore('gpu', 2).acquire())
+    await it.clock.advance(0)
+    expect([behind.state, added.value?.permit]).toEqual(['pending', 1])
+  })
+
   test('is renewed, lost and ended as every lease', async () => {
     const it = bench()
     const pool = it.locks.semaphore('gpu', 2)
