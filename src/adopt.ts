@@ -55,6 +55,10 @@ export async function move(engine: Engine, lease: LeaseRef, next: LeaseRequest):
 }
 
 function readLease(json: unknown, engine: Engine): LeaseRef & { readonly shared: boolean } {
+  if (typeof json === 'string')
+    throw new TypeError(
+      `lease: expected the object that handOff() or toJSON() gave, got ${shown(json)}; JSON.parse it first`,
+    )
   objectOrThrow(json, 'lease')
   const lease = json as Readonly<Record<string, unknown>>
   const resources = resourceNames(field(lease, 'resources', 'an array of names', isArray))

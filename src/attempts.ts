@@ -196,6 +196,7 @@ export class Attempts {
           throw this.#failure(plan, owner, cause)
         },
       )
+      // It was adopted already, or its time was over.
       if (outcome.kind === 'refused') throw new LeaseLostError(resources, 'stolen')
       const acquired = acquisition(plan, outcome.owner ?? owner, outcome, since)
       if (!this.#isWorthIt(acquired)) await this.#undo(plan, acquired)

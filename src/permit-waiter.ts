@@ -69,8 +69,7 @@ export class PermitWaiter {
     })
     const { waitMs, signal } = terms
     if (waitMs > 0 && waitMs < Infinity) this.#deadline = calls.deadlines.start(waitMs, () => this.#timeUp())
-    if (signal !== undefined)
-      this.#stopListening = onAbort(signal, () => this.cancel(signal.reason, 'aborted'))
+    if (signal !== undefined) this.#stopListening = onAbort(signal, () => this.cancel(signal.reason, 'aborted'))
     tell?.({ type: 'asked', call: this.#call, resources: this.resources, waitMs, shared: false })
   }
 

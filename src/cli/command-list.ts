@@ -182,7 +182,7 @@ export const COMMANDS: readonly CommandSpec[] = [
       ...options({
         '-f, --force': 'required: the lease is not yours',
         '--holder NAME':
-          'of several that share it, the one whose holder status shows like this, or whose owner this is',
+          'of several that share it, the one whose holder status shows like this, or whose label or owner this is',
         '--all': 'all of them, where several share it',
         '-y, --yes': 'do not ask',
       }),

@@ -20,7 +20,7 @@ export function assertExecutable(command: string): void {
   throw new Failure(
     EXIT.notFound,
     `${command}: command not found`,
-    'a shell’s own words (cd, &&, |) need a shell: ringfence run … -- sh -c "…"',
+    'a shell’s own words (cd, &&, |) need a shell: ringfence run … -c "…"',
   )
 }
 

@@ -208,6 +208,9 @@ const LONGER_SINCE: Readonly<Record<string, string>> = {
     '; nodes that were used with a shorter one sit out for maxTtl and a second first, and until then no lease is granted',
 }
 const SHORTER: Readonly<Record<string, string>> = { consul: 'sessionTtlMin=5s' }
+const SHORTER_IF: Readonly<Record<string, string>> = {
+  consul: ', if session_ttl_min of the Consul servers is that short',
+}
 
 /** Throws, in the words of the command line, where the engine grants no lease of that time. */
 export function assertGranted(ms: number, option: string, { limits, name }: Engine): void {
@@ -218,7 +221,8 @@ export function assertGranted(ms: number, option: string, { limits, name }: Engi
   const bound = isTooLong ? `at most ${inUnits(maxTtlMs)}` : `at least ${inUnits(minTtlMs)}`
   throw usage(
     `${option}: expected ${bound} on this engine (${name}), got ${inUnits(ms)}`,
-    parameter && `add ?${parameter} to the engine’s URL, the same for everyone who uses it${LONGER_SINCE[name] ?? ''}`,
+    parameter &&
+      `add ?${parameter} to the engine’s URL, the same for everyone who uses it${(isTooLong ? LONGER_SINCE : SHORTER_IF)[name] ?? ''}`,
   )
 }
 

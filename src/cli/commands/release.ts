@@ -1,5 +1,6 @@
 import { createInterface } from 'node:readline/promises'
 import type { LeaseInfo, Locks } from '../../index.ts'
+import { ownerParts } from '../../owner.ts'
 import { EXIT, usage, type Failure } from '../exit-codes.ts'
 import { clean, type Output } from '../output.ts'
 import { withLocks, type Call } from '../session.ts'
@@ -12,16 +13,18 @@ export async function release(call: Call): Promise<number> {
   if (resource === undefined || others.length > 0)
     throw usage('expected one resource', 'ringfence release --force RESOURCE')
   const holder = line.options.text('holder')
+  if (holder !== undefined && line.options.has('all')) throw usage('--holder and --all exclude each other')
   return withLocks(call, async ({ locks }) => {
     const all = await inspect(locks, resource)
     const holders = all.filter(({ offered }) => offered !== true)
-    const leases = holders.filter(({ owner }) => holder === undefined || holder === owner || holder === whoIs(owner))
+    const leases = holders.filter(({ owner }) => holder === undefined || isCalled(owner, holder))
     if (leases.length === 0) {
       const isFree = holders.length === 0
       const heir = isFree ? all[0] : undefined
       if (output.json) output.object({ resource, released: false, reason: isFree ? 'free' : 'another holder' })
       else if (heir !== undefined) output.say(`${heldBy(heir)}, so there is nothing to release`)
-      else output.say(`'${resource}' is ${isFree ? 'free' : `not held by ${holder}`}`)
+      else if (isFree) output.say(`'${resource}' is free`)
+      else output.say(`no holder of '${resource}' is called '${holder}': ${holders.map(heldBy).join('; ')}`)
       return EXIT.no
     }
     if (leases.length > 1 && !line.options.has('all')) throw severalHolders(resource, leases)
@@ -51,13 +54,18 @@ async function end(locks: Locks, { resource, owner, token }: LeaseInfo, output: 
   return ours
 }
 
+/** By its owner, by what `status` shows of it, or by its label. */
+function isCalled(owner: string, name: string): boolean {
+  return [owner, whoIs(owner), `${whoIs(owner)} (shared)`, ownerParts(owner).label].includes(name)
+}
+
 /** A process may hold it several times: then only the whole owners tell its leases apart. */
 function severalHolders(resource: string, leases: readonly LeaseInfo[]): Failure {
   const labels = leases.map(({ owner }) => whoIs(owner))
   const names = new Set(labels).size === labels.length ? labels : leases.map(({ owner }) => owner)
   return usage(
     `'${resource}' is shared by ${names.length}: ${names.join(', ')}`,
-    `ringfence release --force --holder ${names[0]} ${resource} ends one of these leases, --all instead of --holder ends them all`,
+    `ringfence release --force --holder '${names[0]}' ${resource} ends one of these leases, --all instead of --holder ends them all`,
   )
 }
 
