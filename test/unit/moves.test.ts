@@ -215,7 +215,11 @@ describe('adopt', () => {
 
   test.each([
     [undefined, TypeError, /^lease: expected an object, got undefined$/],
-    ['{}', TypeError, /^lease: expected an object, got '{}'$/],
+    [
+      '{}',
+      TypeError,
+      /^lease: expected the object that handOff\(\) or toJSON\(\) gave, got '{}'; JSON.parse it first$/,
+    ],
     [{ resources: 'a' }, TypeError, /^lease.resources: expected an array of names, .* got 'a'$/],
     [{ resources: [1] }, TypeError, /^resource: expected a string, got 1$/],
     [{ resources: [] }, RangeError, /^resource: expected 1 to 100 names, got 0$/],

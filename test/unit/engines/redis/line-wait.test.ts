@@ -15,7 +15,7 @@ function waiting() {
   const clock = new ManualClock(0)
   const asked: number[] = [0, 0, 0]
   const answers: ((answer: LineAnswer) => void)[] = []
-  let offered: (index: number, owner: string) => void = () => undefined
+  let offered!: (index: number, owner: string) => void
   const nodes = asked.map((_, index) => ({
     label: `n${index}`,
     enqueue: () => {
