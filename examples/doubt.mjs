@@ -12,7 +12,7 @@ await locks.using('report', async (lease) => {
   }
 })
 
-// Nobody should pay twice, so the second one waits a little for the first one and is then told no.
+// Nobody should pay twice, so the second one waits a little for the first one and then gets null.
 const paying = await locks.acquire('payment:7', { onDoubt: 'stop' })
 console.log(await locks.tryAcquire('payment:7', { wait: '50ms' }))
 await paying.release()

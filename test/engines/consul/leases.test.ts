@@ -244,7 +244,7 @@ test('a shared lease is refused before any server is asked, with the reason and 
   await expect(locks.acquire('a', { shared: true })).rejects.toThrow(
     new RangeError(
       'shared: expected false, because the consul engine has no shared leases; take an exclusive lease, or an engine that has ' +
-        'them (docs/guarantees.md)',
+        'them (docs/kinds/shared.md)',
     ),
   )
   expect(asked).toBe(0)
