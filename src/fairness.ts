@@ -1,4 +1,5 @@
 import type { Clock } from './clock.ts'
+import { Latest } from './latest.ts'
 import { OtherSoftware } from './other-software.ts'
 import type { Random } from './random.ts'
 
@@ -25,7 +26,7 @@ interface Turn {
  */
 export class Fairness {
   readonly #otherSoftware: OtherSoftware
-  readonly #turns = new Map<string, Turn>()
+  readonly #turns = new Latest<Turn>(MOST_TURNS)
 
   constructor(clock: Clock, random: Random) {
     this.#otherSoftware = new OtherSoftware(clock, random)
@@ -67,14 +68,7 @@ export class Fairness {
   #turnOver(resources: readonly string[], rivals: number, tookMs: number): number {
     // A release and an attempt take about as long, and the news must travel too; at most 50 ms, in case that time was unusual.
     const unitMs = Math.min(Math.max(2 * tookMs, 1), 50)
-    for (const resource of resources) {
-      this.#turns.delete(resource)
-      this.#turns.set(resource, { rivals, heard: 0, unitMs })
-    }
-    for (const oldest of this.#turns.keys()) {
-      if (this.#turns.size <= MOST_TURNS) break
-      this.#turns.delete(oldest)
-    }
+    for (const resource of resources) this.#turns.set(resource, { rivals, heard: 0, unitMs })
     return Math.min(rivals * unitMs, MOST_MS)
   }
 }

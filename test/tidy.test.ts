@@ -118,6 +118,7 @@ describe('imports', () => {
       'duration',
       'errors',
       'deadlines',
+      'latest',
       'owner',
       'other-software',
     ].map((name) => `src/${name}.ts`)

@@ -1,4 +1,5 @@
 import type { LeaseRequest } from '../../engine.ts'
+import { Latest } from '../../latest.ts'
 
 /** How many resources' last turns are remembered, the latest. */
 const MOST_TURNS = 1000
@@ -6,7 +7,7 @@ const MOST_TURNS = 1000
 /** When this process last released a resource. From that follows from when its next place in the servers' own queue counts. */
 export class OwnTurns {
   readonly #nowMs: () => number
-  readonly #turns = new Map<string, number>()
+  readonly #turns = new Latest<number>(MOST_TURNS)
 
   constructor(nowMs: () => number) {
     this.#nowMs = nowMs
@@ -24,13 +25,6 @@ export class OwnTurns {
   /** This process releases these. */
   releasing(resources: readonly string[]): void {
     const nowMs = this.#nowMs()
-    for (const name of resources) {
-      this.#turns.delete(name)
-      this.#turns.set(name, nowMs)
-    }
-    for (const oldest of this.#turns.keys()) {
-      if (this.#turns.size <= MOST_TURNS) break
-      this.#turns.delete(oldest)
-    }
+    for (const name of resources) this.#turns.set(name, nowMs)
   }
 }
