@@ -4,12 +4,12 @@ import { piece } from './pieces.ts'
 import { SHARED } from './readers-lua.ts'
 import { ACQUIRE, READER } from './scripts.ts'
 import {
+  extendStep,
   grantOrRefusal,
   headOf,
   isConfirmed,
   isGrant,
   readConfirm,
-  readExtend,
   readRelease,
   type NodeGrant,
   type NodeRefusal,
@@ -55,17 +55,8 @@ export function extendReadersStep(
   fenceTtlMs: number,
   oldUs: number,
 ): Step<readonly boolean[]> {
-  const args = [String(fenceTtlMs), String(oldUs)]
-  for (const { resources, owner, ttlMs, token } of leases) {
-    args.push(String(resources.length), readerName(owner), String(ttlMs), String(token))
-  }
-  return {
-    script: READER.extend,
-    keys: piece(...keys.flatMap(({ withReaders }) => withReaders.words)),
-    args: piece(...args),
-    read: (reply) => readExtend(reply, leases.length),
-    wrote: (answers) => answers.includes(true),
-  }
+  const words = keys.flatMap(({ withReaders }) => withReaders.words)
+  return extendStep(leases, words, fenceTtlMs, oldUs, READER.extend, readerName)
 }
 
 /** As `releaseStep`, for a reader: what it shared with others stays theirs. */

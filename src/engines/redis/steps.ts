@@ -106,31 +106,32 @@ export function isConfirmed({ kind }: NodeAnswer): boolean {
   return kind === 'confirmed'
 }
 
-/** For each lease: is it still its owner's here? The counter of a lease whose token is below `oldUs` is written again. */
+/**
+ * For each lease: is it still its owner's here? The counter of a lease whose token is below `oldUs` is written again. `script` and
+ * `nameOf`: of readers, which the scripts know by other names.
+ */
 export function extendStep(
   leases: readonly LeaseRef[],
   keys: readonly string[],
   fenceTtlMs: number,
   oldUs: number,
+  script = EXTEND,
+  nameOf = (owner: string): string => owner,
 ): Step<readonly boolean[]> {
   const args = [String(fenceTtlMs), String(oldUs)]
   for (const { resources, owner, ttlMs, token } of leases) {
-    args.push(String(resources.length), owner, String(ttlMs), String(token))
+    args.push(String(resources.length), nameOf(owner), String(ttlMs), String(token))
   }
   return {
-    script: EXTEND,
+    script,
     keys: piece(...keys),
     args: piece(...args),
     read(reply) {
-      return readExtend(reply, leases.length)
+      if (!Array.isArray(reply) || reply.length !== leases.length) throw nonsense(reply, script)
+      return reply.map((ours) => Number(ours) === 1)
     },
     wrote: (answers) => answers.includes(true),
   }
-}
-
-export function readExtend(reply: unknown, count: number): boolean[] {
-  if (!Array.isArray(reply) || reply.length !== count) throw nonsense(reply, EXTEND)
-  return reply.map((ours) => Number(ours) === 1)
 }
 
 export interface NodeRelease {
