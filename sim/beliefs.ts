@@ -3,6 +3,8 @@ import type { Lease } from '../src/lease.ts'
 import type { History } from './history.ts'
 import type { Process } from './process.ts'
 
+const GIVEN_UP: ReadonlySet<string> = new Set(['released', 'closed', 'moved'])
+
 /** What the callers of one process believe to hold, and until when, told to the history in true time. */
 export class Beliefs {
   readonly #process: Process
@@ -32,8 +34,8 @@ export class Beliefs {
     const aborts = (): void => {
       this.#history.add({ at: this.#process.nowMs, kind: 'signal', process: name, owner, token })
       const { reason } = signal as { reason: unknown }
-      // Given back by the call itself: that is told by nothing else.
-      if (reason instanceof LeaseLostError && (reason.reason === 'released' || reason.reason === 'closed')) {
+      // Given back or handed off by the call itself: that is told by nothing else.
+      if (reason instanceof LeaseLostError && GIVEN_UP.has(reason.reason)) {
         this.ends(owner, reason.reason)
       }
     }

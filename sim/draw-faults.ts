@@ -307,3 +307,20 @@ export function drawForgetting(plan: Plan, random: Seeded): Fault[] {
   }
   return faults.sort((a, b) => a.atMs - b.atMs)
 }
+
+/** What the path to the store that records effects may do: answers get lost, and what was asked takes effect or not. */
+export function drawStoreFaults(plan: Plan, random: Seeded): Fault[] {
+  return Array.from({ length: random.int(1, 4) }, (): Fault => {
+    const link = { process: someProcess(plan, random), node: -1 }
+    const atMs = random.between(0, plan.busyMs)
+    const ms = forMs(plan, random)
+    switch (random.int(0, 2)) {
+      case 0:
+        return { kind: 'lose-reply', ...link, chance: random.pick([0.2, 1]), atMs, forMs: ms }
+      case 1:
+        return { kind: 'reset', ...link, arriving: random.int(0, 3), lateMs: random.pick([0, 10, 300, 1000]), atMs }
+      default:
+        return cut(random, link, atMs, ms)
+    }
+  })
+}

@@ -70,6 +70,27 @@ export type HistoryEvent = { readonly at: number } & (
     }
   /** What it took is left to run out by itself. `isSet`: the servers have said that they keep it for the rest of its time. */
   | { readonly kind: 'rests'; readonly process: string; readonly owner: string; readonly isSet: boolean }
+  /** A lease that was handed off by `former`, and is the holder's now. */
+  | ({
+      readonly kind: 'adopted'
+      readonly resources: readonly string[]
+      readonly former: string
+      readonly formerToken: number
+    } & Holder)
+  /** A call inside of the work under a lease: `joined` that lease, got one of its `own`, or was `refused`. */
+  | ({
+      readonly kind: 'nested'
+      readonly outcome: 'joined' | 'own' | 'refused'
+      readonly inner: number
+      /** Whether the lease around it was held before the call and after it. */
+      readonly isHeld: boolean
+    } & Holder)
+  /** Such a call that had joined the lease is done; `released`: so is the lease, though the call around it is not. */
+  | ({ readonly kind: 'unnested'; readonly released: boolean } & Holder)
+  /** Work that is to take effect once reached its store; `ran`: the script of the effect has run there. */
+  | ({ readonly kind: 'effect'; readonly ran: boolean; readonly keepMs: number } & Effect)
+  /** What the caller was told of it: the result of the run that counts, and whether that was its own. */
+  | ({ readonly kind: 'told'; readonly ran: boolean; readonly asked: string } & Effect)
   /** No node has a trace of having been in use; and one has again. */
   | { readonly kind: 'blank' }
   | { readonly kind: 'stamped' }
@@ -113,6 +134,8 @@ interface Setup {
   readonly restart: 'auto' | 'strict' | 'trust'
   /** How the clients differ in what all must have alike; empty if they don't. */
   readonly unlike: string
+  /** How many permits the semaphore has, as those know who know of the most; 0 if there is none. */
+  readonly permits: number
 }
 
 interface Message {
@@ -131,6 +154,15 @@ interface Access extends Holder {
   readonly base: number
   readonly value: number
   readonly accepted: boolean
+}
+
+interface Effect {
+  readonly process: string
+  readonly resource: string
+  readonly key: string
+  readonly token: number
+  /** What the script returned, or its record has. */
+  readonly value: string
 }
 
 interface Holder {

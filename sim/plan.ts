@@ -1,5 +1,5 @@
 import type { Driver } from './client.ts'
-import { drawFaults, drawForgetting } from './draw-faults.ts'
+import { drawFaults, drawForgetting, drawStoreFaults } from './draw-faults.ts'
 import { drawExpiries, drawLosses, drawMore, type Expiry, type Loss } from './draw-losses.ts'
 import type { Fault } from './nemesis.ts'
 import { Seeded } from './random.ts'
@@ -24,6 +24,21 @@ export interface Plan {
   readonly faults: readonly Fault[]
   /** Which part of the calls is for a shared lease. Default none. */
   readonly readers?: number
+  /** Which kinds of locks the calls are for, besides exclusive and shared leases. Default none. */
+  readonly kinds?: KindsPlan
+}
+
+export interface KindsPlan {
+  /** Which part of the calls is for one of them. */
+  readonly part: number
+  /** How many permits the semaphore has; 0 if there is none. */
+  readonly permits: number
+  /** Leases are handed off, and adopted by whoever gets hold of their tickets. */
+  readonly moves: boolean
+  /** Calls inside of `using` join its lease. */
+  readonly nests: boolean
+  /** Effects that are to happen once, recorded by the shipped guard on a Redis server of its own. */
+  readonly effects: boolean
 }
 
 export interface NodePlan {
@@ -51,6 +66,8 @@ export interface ProcessPlan {
   readonly nodes?: readonly number[]
   /** If it has another longest ttl than the others. */
   readonly maxTtlMs?: number
+  /** If it knows of fewer permits than there are. */
+  readonly permits?: number
 }
 
 /**
@@ -61,7 +78,40 @@ const SPEEDS = { slowest: 0.9955, fastest: 1.0045 }
 
 const PERSISTENCE = ['none', 'everysec', 'always', 'mixed'] as const
 
+/** What a seed means: in a third of them there is more than exclusive and shared leases. */
 export function drawPlan(seed: number | string): Plan {
+  return new Seeded(`kinds ${seed}`).chance(1 / 3) ? drawKinds(seed) : drawLeases(seed)
+}
+
+/** The same run with the other kinds of locks in it. */
+export function drawKinds(seed: number | string): Plan {
+  const plan = drawLeases(seed)
+  const random = new Seeded(`kinds of ${seed}`)
+  const kinds: KindsPlan = {
+    part: random.pick([0.3, 0.6, 0.9]),
+    permits: random.chance(0.6) ? random.int(1, 3) : 0,
+    moves: random.chance(0.6),
+    nests: random.chance(0.5),
+    effects: random.chance(0.5),
+  }
+  const others = random.fork('permits')
+  const processes = plan.processes.map((process) =>
+    kinds.permits > 1 && others.chance(0.2) ? { ...process, permits: kinds.permits - 1 } : process,
+  )
+  const isCalm = plan.faults.length === 0 || !kinds.effects
+  const more = isCalm ? [] : drawStoreFaults(plan, random.fork('store'))
+  return { ...plan, kinds, processes, faults: [...plan.faults, ...more].sort((a, b) => a.atMs - b.atMs) }
+}
+
+/** Every name that there may be a lock of. */
+export function namesOf({ resources, kinds }: Plan): readonly string[] {
+  return [...resources, ...Array.from({ length: kinds?.permits ?? 0 }, (_, permit) => `${POOL}#${permit}`)]
+}
+
+export const POOL = 'pool'
+
+/** Exclusive and shared leases only. */
+export function drawLeases(seed: number | string): Plan {
   const random = new Seeded(`plan ${seed}`)
   const readers = random.fork('readers')
   const plan = drawExclusive(seed, random)

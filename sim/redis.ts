@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto'
 import { STAMP_KEY } from '../src/engines/redis/keys.ts'
 import { rangeOf, SortedSet } from './sorted-set.ts'
-import { compile, itemsOf, luaArray, LuaError, LuaTable, type LuaValue } from './lua/interpret.ts'
+import { compile } from './lua/interpret.ts'
+import { itemsOf, luaArray, LuaError, LuaTable, type LuaValue } from './lua/values.ts'
 
 /** What a server answers: RESP2 in plain values. A status is a string too, an error is an instance of `ServerError`. */
 export type Reply = string | number | null | readonly Reply[] | ServerError
@@ -204,22 +205,22 @@ export class Redis {
         return [String(Math.floor(us / 1e6)), String(us % 1e6)]
       }
       case 'info': {
-        if (key === 'replication') {
-          const formerId = (this.settings.isPromoted === true ? '1' : '0').repeat(40)
-          return `# Replication\r\nrole:master\r\nmaster_replid2:${formerId}\r\n`
-        }
+        const formerId = (this.settings.isPromoted === true ? '1' : '0').repeat(40)
+        if (key === 'replication') return `# Replication\r\nrole:master\r\nmaster_replid2:${formerId}\r\n`
         const uptime = Math.floor(this.#clock() / 1000) - Math.floor(this.settings.startedMs / 1000)
         return `# Server\r\nrun_id:${this.settings.runId}\r\nuptime_in_seconds:${uptime}\r\n`
       }
       case 'hget':
         return this.#hash(key).get(value) ?? null
+      case 'hmget':
+        return args.slice(1).map((field) => this.#hash(key).get(field) ?? null)
       case 'hgetall':
         return [...this.#hash(key)].flat()
       case 'hset': {
         const hash = new Map(this.#hash(key))
         const before = hash.size
         for (let at = 1; at < args.length; at += 2) hash.set(args[at]!, args[at + 1]!)
-        this.set(key, { value: hash, expiresMs: Infinity })
+        this.set(key, { value: hash, expiresMs: this.get(key)?.expiresMs ?? Infinity })
         return hash.size - before
       }
       case 'rpush': {

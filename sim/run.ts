@@ -2,7 +2,7 @@ import { setImmediate } from 'node:timers/promises'
 import { check } from './checkers/all.ts'
 import type { Lease } from '../src/lease.ts'
 import type { Verdict } from './history.ts'
-import type { Plan } from './plan.ts'
+import { namesOf, POOL, type Plan } from './plan.ts'
 import { World } from './world.ts'
 
 export interface Outcome {
@@ -44,8 +44,9 @@ export async function run(plan: Plan): Promise<Outcome> {
   await time.run(time.nowMs + SETTLE_MS)
 
   let isDone = false
+  const pools = (plan.kinds?.permits ?? 0) > 0 ? [POOL] : []
   const turns = [...world.workloads, ...world.workloads].flatMap((workload) =>
-    plan.resources.map((resource) => ({ workload, resource })),
+    [...plan.resources, ...pools].map((resource) => ({ workload, resource })),
   )
   void (async () => {
     for (const [index, { workload, resource }] of turns.entries()) {
@@ -61,7 +62,10 @@ export async function run(plan: Plan): Promise<Outcome> {
           }),
         )
       }
-      const acquire = (): Promise<Lease> => workload.locks.acquire(resource, { wait: patienceMs })
+      const acquire = (): Promise<Lease> =>
+        resource === POOL
+          ? workload.kinds!.pool.acquire({ wait: patienceMs })
+          : workload.locks.acquire(resource, { wait: patienceMs })
       const lease = await workload.call([resource], patienceMs, acquire, { turn })
       if (lease !== undefined) await workload.release(lease)
     }
@@ -125,7 +129,8 @@ export function setupOf(
   return {
     engine: plan.engine,
     nodes: plan.nodes.length,
-    resources: plan.resources,
+    resources: namesOf(plan),
+    permits: plan.kinds?.permits ?? 0,
     ttlMs: plan.ttlMs,
     maxTtlMs: plan.maxTtlMs,
     drift: 0.01,

@@ -94,6 +94,22 @@ function lineOf(event: HistoryEvent, names: Names): Line | undefined {
       return line(event.process, `runs a job once, for at least ${event.atLeastMs} ms`, 'lease')
     case 'holds':
       return line(event.process, holdsText(event, names), 'lease')
+    case 'adopted':
+      return line(event.process, `has adopted the lease with token ${names.token(event.formerToken)}`, 'lease')
+    case 'nested':
+      return line(
+        event.process,
+        `a call inside of the lease with token ${names.token(event.token)}: ${event.outcome}`,
+        'lease',
+      )
+    case 'effect':
+      return line(
+        'store',
+        `${event.process} asks for the effect ${event.key}${event.ran ? ', which happens' : ''}`,
+        'store',
+      )
+    case 'told':
+      return line(event.process, `is told of the effect ${event.key}: ${event.value}`, 'store')
     case 'until':
       return line(
         event.process,
@@ -133,6 +149,7 @@ function lineOf(event: HistoryEvent, names: Names): Line | undefined {
     case 'setup':
     case 'shut':
     case 'stamped':
+    case 'unnested':
     case 'start':
       return undefined
   }

@@ -1,4 +1,5 @@
 import { lostUpdates } from './checkers/guard.ts'
+import { POOL } from './plan.ts'
 import type { Outcome } from './run.ts'
 
 /** What a number of runs came to. */
@@ -7,6 +8,8 @@ export interface Totals {
   sections: number
   /** Sections that were shared. */
   shared: number
+  /** Permits that were got, leases that were adopted, calls that joined a lease, effects that happened. */
+  kinds: { permits: number; adopted: number; joined: number; effects: number }
   events: number
   faults: Record<string, number>
   verdicts: Record<string, { true: number; false: number; unknown: number }>
@@ -21,6 +24,7 @@ export function noTotals(): Totals {
     seeds: 0,
     sections: 0,
     shared: 0,
+    kinds: { permits: 0, adopted: 0, joined: 0, effects: 0 },
     events: 0,
     faults: {},
     verdicts: {},
@@ -35,6 +39,11 @@ export function addRun(totals: Totals, { plan, world, verdicts }: Outcome): void
   totals.seeds++
   totals.sections += history.of('holds').length
   totals.shared += history.of('holds').filter(({ shared }) => shared).length
+  const { kinds } = totals
+  kinds.permits += history.of('holds').filter(({ resources }) => resources[0]!.startsWith(`${POOL}#`)).length
+  kinds.adopted += history.of('adopted').length
+  kinds.joined += history.of('nested').filter(({ outcome }) => outcome === 'joined').length
+  kinds.effects += history.of('effect').filter(({ ran }) => ran).length
   totals.events += history.events.length
   for (const { name } of history.of('fault')) totals.faults[name] = (totals.faults[name] ?? 0) + 1
   for (const { checker, verdict } of verdicts) {
@@ -58,6 +67,7 @@ export function merge(into: Totals, other: Totals): void {
   into.seeds += other.seeds
   into.sections += other.sections
   into.shared += other.shared
+  for (const kind of ['permits', 'adopted', 'joined', 'effects'] as const) into.kinds[kind] += other.kinds[kind]
   into.events += other.events
   into.unguardedLosses += other.unguardedLosses
   into.refusedWrites += other.refusedWrites
@@ -74,6 +84,7 @@ export function printTotals(totals: Totals): string {
   const injected = faults.reduce((sum, [, count]) => sum + count, 0)
   return [
     `${totals.seeds} seeds, ${totals.sections} leases (${totals.shared} shared), ${totals.events} events, ${injected} faults`,
+    `${totals.kinds.permits} permits, ${totals.kinds.adopted} adopted, ${totals.kinds.joined} joined, ${totals.kinds.effects} effects`,
     `faults: ${faults.map(([name, count]) => `${name} ${count}`).join(', ') || 'none'}`,
     `lost updates: ${totals.unguardedLosses} without the guard; ${totals.refusedWrites} stale accesses refused by it`,
     'checker                  true    unknown false',

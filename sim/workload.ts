@@ -5,6 +5,7 @@ import type { Lease } from '../src/lease.ts'
 import type { Locks } from '../src/locks.ts'
 import { Beliefs } from './beliefs.ts'
 import type { History } from './history.ts'
+import { Kinds, type KindsParts } from './kinds.ts'
 import type { Process } from './process.ts'
 import type { Seeded } from './random.ts'
 import type { Store } from './store.ts'
@@ -38,6 +39,8 @@ const LEAST_TTL_MS = 50
 export class Workload {
   readonly process: Process
   readonly locks: Locks
+  /** What is done with the kinds of locks that are more than a lease. */
+  readonly kinds: Kinds | undefined
   readonly #history: History
   readonly #store: Store
   readonly #random: Seeded
@@ -53,7 +56,15 @@ export class Workload {
   constructor(
     process: Process,
     locks: Locks,
-    parts: { history: History; store: Store; random: Seeded; terms: Terms; calls: Counter; lastId: () => number },
+    parts: {
+      history: History
+      store: Store
+      random: Seeded
+      terms: Terms
+      calls: Counter
+      lastId: () => number
+      kinds?: Pick<KindsParts, 'plan' | 'permits' | 'tickets' | 'guard'>
+    },
   ) {
     this.process = process
     this.locks = locks
@@ -65,6 +76,10 @@ export class Workload {
     this.#calls = parts.calls
     this.#lastId = parts.lastId
     this.#beliefs = new Beliefs(process, parts.history)
+    const { history, random, terms, kinds } = parts
+    const { resources, ttlMs, maxTtlMs } = terms
+    this.kinds =
+      kinds && new Kinds(this, { ...kinds, history, resources, ttlMs, maxTtlMs, random: random.fork('kinds') })
   }
 
   /** Tells the history what the locks tell. */
@@ -110,7 +125,9 @@ export class Workload {
     this.running++
     while (!this.isStopping) {
       await sleep(this.process, random.pick([1, random.between(1, 30), random.between(1, 200)]))
-      if (!this.isStopping) await this.#round(random)
+      if (this.isStopping) break
+      if (this.kinds?.isNext() === true) await this.kinds.round(random)
+      else await this.#round(random)
     }
     this.running--
   }
@@ -133,25 +150,23 @@ export class Workload {
     const how = random.fraction()
     if (how < 0.3) {
       const lease = await this.call(some, 0, () => this.locks.tryAcquire(some, { ...options, shared }), { isBounded })
-      if (lease !== undefined) await this.#section(lease, random)
+      if (lease !== undefined) await this.section(lease, random)
       return
     }
     const waitMs = Math.round(random.pick([random.between(5, 200), random.between(200, 3000)]))
-    const signal = random.chance(0.1) ? this.#enoughAfter(random.between(1, waitMs)) : new AbortController().signal
+    const signal = random.chance(0.1) ? this.enoughAfter(random.between(1, waitMs)) : new AbortController().signal
     const terms = { ...options, shared, wait: waitMs, signal }
     if (callsAll && random.chance(0.3)) {
-      return this.#within(this.#asks(some, waitMs, { isBounded }), random, (work) =>
-        this.locks.using(some, terms, work),
-      )
+      return this.within(this.asks(some, waitMs, { isBounded }), random, (work) => this.locks.using(some, terms, work))
     }
     const tries = callsAll && manner.chance(0.3)
     const acquire = (): Promise<Lease | null> =>
       tries ? this.locks.tryAcquire(some, terms) : this.locks.acquire(some, terms)
     const lease = await this.call(some, waitMs, acquire, { isBounded })
-    if (lease !== undefined) await this.#section(lease, random)
+    if (lease !== undefined) await this.section(lease, random)
   }
 
-  #enoughAfter(ms: number): AbortSignal {
+  enoughAfter(ms: number): AbortSignal {
     const controller = new AbortController()
     void sleep(this.process, ms).then(() => controller.abort(new Error('enough')))
     return controller.signal
@@ -177,7 +192,7 @@ export class Workload {
       const shortens = atLeastMs > 0 && random.fork(lease.owner).chance(0.2)
       await Promise.all([work(lease), shortens ? lease.extend(LEAST_TTL_MS).catch(ignoreLoss) : undefined])
     }
-    await this.#within(this.#asks([resource], 0, { isBounded: true }), random, (work) =>
+    await this.within(this.asks([resource], 0, { isBounded: true }), random, (work) =>
       this.locks.once(resource, options, (lease) => job(lease, work)),
     )
   }
@@ -185,9 +200,9 @@ export class Workload {
   /** Leads until the work is done, the lease is lost, or the campaign is over; campaigns again after a loss. */
   async #elect(resource: string, options: { ttl: number }, random: Seeded): Promise<void> {
     const campaignMs = Math.round(random.between(10, 3000))
-    const signal = this.#enoughAfter(campaignMs)
+    const signal = this.enoughAfter(campaignMs)
     const leadsOn = random.chance(0.5)
-    await this.#within(this.#asks([resource], campaignMs, { isBounded: true }), random, (work) =>
+    await this.within(this.asks([resource], campaignMs, { isBounded: true }), random, (work) =>
       this.locks.elect(resource, { ...options, signal }, async (lease) => {
         try {
           await work(lease)
@@ -202,7 +217,7 @@ export class Workload {
   }
 
   /** A call that runs the work itself, once or, after a loss, again. */
-  async #within(
+  async within(
     call: number,
     random: Seeded,
     run: (work: (lease: Lease) => Promise<void>) => Promise<unknown>,
@@ -210,14 +225,14 @@ export class Workload {
     let isOpen = true
     try {
       await run(async (lease) => {
-        this.#gets(isOpen ? call : this.#asks(lease.resources, 0, { isBounded: true }), lease)
+        this.gets(isOpen ? call : this.asks(lease.resources, 0, { isBounded: true }), lease)
         isOpen = false
-        await this.#work(lease, random)
+        await this.work(lease, random)
       })
-      if (isOpen) this.#returns(call, 'refused')
+      if (isOpen) this.returns(call, 'refused')
     } catch (error) {
       const outcome = outcomeOf(error)
-      if (isOpen) this.#returns(call, outcome)
+      if (isOpen) this.returns(call, outcome)
     }
   }
 
@@ -228,41 +243,41 @@ export class Workload {
     acquire: () => Promise<Lease | null>,
     how: How = {},
   ): Promise<Lease | undefined> {
-    const call = this.#asks(resources, waitMs, how)
+    const call = this.asks(resources, waitMs, how)
     try {
       const lease = await acquire()
-      if (lease === null) this.#returns(call, waitMs > 0 ? 'timed out' : 'refused')
-      else this.#gets(call, lease)
+      if (lease === null) this.returns(call, waitMs > 0 ? 'timed out' : 'refused')
+      else this.gets(call, lease)
       return lease ?? undefined
     } catch (error) {
-      this.#returns(call, outcomeOf(error))
+      this.returns(call, outcomeOf(error))
       return undefined
     }
   }
 
-  #asks(resources: readonly string[], waitMs: number, { turn = 'any', isBounded = false }: How = {}): number {
+  asks(resources: readonly string[], waitMs: number, { turn = 'any', isBounded = false }: How = {}): number {
     const call = this.#calls.next++
     const { nowMs: at, name: process } = this.process
     this.#history.add({ at, kind: 'call', process, call, resources, waitMs, turn, isBounded })
     return call
   }
 
-  #gets(call: number, lease: Lease): void {
+  gets(call: number, lease: Lease): void {
     this.#beliefs.holds(lease, call)
-    this.#returns(call, 'granted')
+    this.returns(call, 'granted')
   }
 
-  #returns(call: number, outcome: string): void {
+  returns(call: number, outcome: string): void {
     this.#history.add({ at: this.process.nowMs, kind: 'return', process: this.process.name, call, outcome })
   }
 
   /** What is done under a lease: count, renew, and give it back. */
-  async #section(lease: Lease, random: Seeded): Promise<void> {
-    await this.#work(lease, random)
+  async section(lease: Lease, random: Seeded): Promise<void> {
+    await this.work(lease, random)
     await this.release(lease)
   }
 
-  async #work(lease: Lease, random: Seeded): Promise<void> {
+  async work(lease: Lease, random: Seeded): Promise<void> {
     const { ttlMs, maxTtlMs, callsAll, lingers } = this.#terms
     const isCareful = random.chance(0.5)
     for (let round = random.pick([0, 1, 1, 2, 3]); round > 0 && lease.held; round--) {
@@ -297,11 +312,11 @@ export class Workload {
 }
 
 /** A lease that is lost, or an outcome that stays unknown, is part of the game. Anything else is not. */
-function ignoreLoss(error: unknown): void {
+export function ignoreLoss(error: unknown): undefined {
   outcomeOf(error)
 }
 
-function outcomeOf(error: unknown): string {
+export function outcomeOf(error: unknown): string {
   if (error instanceof WaitTimeoutError) return 'timed out'
   if (error instanceof HeldError) return 'held'
   if (error instanceof LeaseLostError) return 'lost'

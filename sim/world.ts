@@ -5,7 +5,9 @@ import { CONFIRM, EXTEND, HAND_OVER, INSPECT, READER, RELEASE } from '../src/eng
 import { SHARED } from '../src/engines/redis/readers-lua.ts'
 import { SimClient } from './client.ts'
 import { MachineClock, Time } from './clock.ts'
+import { EffectStore } from './effects.ts'
 import { History } from './history.ts'
+import type { Tickets } from './kinds.ts'
 import { Nemesis, type Fault } from './nemesis.ts'
 import { Network, type Request, type StepInWords } from './network.ts'
 import type { Plan } from './plan.ts'
@@ -37,6 +39,8 @@ export class World {
   readonly workloads: Workload[] = []
   readonly #all: { workload: Workload; clients: SimClient[] }[] = []
   readonly #calls: Counter = { next: 1 }
+  readonly #tickets: Tickets = []
+  readonly #effects: EffectStore
   #ids = 0
   #isBlank = false
 
@@ -45,6 +49,7 @@ export class World {
     this.random = new Seeded(`run ${plan.seed}`)
     this.network = new Network(this.time, plan.latency)
     this.store = new Store(this.network, this.history)
+    this.#effects = new EffectStore(this.network, this.history, this.random.fork('effects'))
     this.servers = plan.nodes.map((node, index) => {
       const clock = new MachineClock(this.time, { ...node, monotonicMs: 86_400_000 })
       const options = {
@@ -111,6 +116,7 @@ export class World {
       observes,
       pool,
       nodes,
+      permits,
       maxTtlMs = plan.maxTtlMs,
       callsAll = false,
       lingers = false,
@@ -173,6 +179,16 @@ export class World {
       history: this.history,
       store: this.store,
       random: random.fork('workload'),
+      ...(plan.kinds === undefined
+        ? {}
+        : {
+            kinds: {
+              plan: plan.kinds,
+              permits: permits ?? plan.kinds.permits,
+              tickets: this.#tickets,
+              guard: this.#effects.guard(process, random.fork('effects'), driver),
+            },
+          }),
       terms: { resources: plan.resources, ttlMs, maxTtlMs, callsAll, lingers, readers: plan.readers ?? 0 },
       calls: this.#calls,
       lastId: () => this.#ids,

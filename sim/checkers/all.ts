@@ -1,10 +1,14 @@
 import type { History, Verdict } from '../history.ts'
+import { adoption } from './adoption.ts'
+import { effects } from './effects.ts'
 import { exclusion } from './exclusion.ts'
 import { guardedStore } from './guard.ts'
 import { closed } from './closed.ts'
 import { calm, cleanUp, leaks, timeToLive } from './leftovers.ts'
 import { manners } from './manners.ts'
+import { nesting } from './nesting.ts'
 import { once } from './once.ts'
+import { permits } from './permits.ts'
 import { progress } from './progress.ts'
 import { signal, timeLeft } from './signal.ts'
 import { tokens } from './tokens.ts'
@@ -23,6 +27,10 @@ const CHECKERS: readonly ((history: History) => Verdict)[] = [
   once,
   closed,
   manners,
+  permits,
+  adoption,
+  nesting,
+  effects,
 ]
 
 /** Every checker's word on a history, from the history alone. */

@@ -10,14 +10,17 @@ const TAKING = new Set(['acquire', 'handOver'])
 export function cleanUp(history: History): Verdict {
   const checker = 'clean-up'
   const crashed = new Set(history.of('crash').map(({ process }) => process))
-  const resting = new Set(history.of('once').flatMap(({ owner, atLeastMs }) => (atLeastMs > 0 ? [owner] : [])))
+  const resting = new Set([
+    ...history.of('once').flatMap(({ owner, atLeastMs }) => (atLeastMs > 0 ? [owner] : [])),
+    ...history.of('ends').flatMap(({ owner, why }) => (why === 'moved' ? [owner] : [])),
+  ])
   const byPlace = new Map<string, EventOf<'send' | 'exec' | 'heard' | 'dropped'>[]>()
   for (const event of history.of('send', 'exec', 'heard', 'dropped')) {
     if (crashed.has(event.process)) continue
     for (const owner of [event.owner, event.former]) {
       const place = `${event.node} ${owner}`
       const events = byPlace.get(place)
-      // What `once` leaves behind runs out by itself.
+      // What `once` leaves behind runs out by itself, and so does what was handed off, unless another process adopts it.
       if (owner === '' || resting.has(owner)) continue
       if (events === undefined) byPlace.set(place, [event])
       else events.push(event)

@@ -1,4 +1,5 @@
 import type { EventOf, History, Verdict } from '../history.ts'
+import { POOL } from '../plan.ts'
 import { leasesOf } from './leases.ts'
 
 /**
@@ -73,16 +74,21 @@ function unhealed(history: History): Wrong | undefined {
   return undefined
 }
 
+/** What is not given back stays on the servers until it runs out there, or somebody adopts it. */
+const STAYS = new Set(['expired', 'max-hold', 'moved'])
+
 function idle(history: History): Wrong | undefined {
   // Who waits for several resources keeps those behind it in line waiting, also for what is free.
-  if (!history.setup.faultless || history.setup.resources.length > 1) return undefined
+  const { faultless, permits } = history.setup
+  if (!faultless || history.setup.resources.length - permits > 1) return undefined
   const ended = returns(history)
   const leases = leasesOf(history)
   const resting = new Set(history.of('rests').map(({ owner }) => owner))
   const { maxTtlMs } = history.setup
   for (const { process, call, at, waitMs, resources } of history.of('call')) {
     const endMs = ended.get(call)?.at
-    if (waitMs === 0 || endMs === undefined) continue
+    // Of a pool several permits may be free.
+    if (waitMs === 0 || endMs === undefined || resources[0] === POOL) continue
     // The times at which somebody had one of the resources, as far as they lie within the wait.
     const busy = leases
       .filter((lease) => lease.resources.some((resource) => resources.includes(resource)))
@@ -90,7 +96,7 @@ function idle(history: History): Wrong | undefined {
       // who have seen how long it would be held look again only by then, or when they do in any case.
       .map(({ beganMs, endMs, ends, owner }) => ({
         fromMs: beganMs,
-        toMs: endMs + (ends?.why === 'expired' || ends?.why === 'max-hold' || resting.has(owner) ? maxTtlMs : 0),
+        toMs: endMs + (STAYS.has(ends?.why ?? '') || resting.has(owner) ? maxTtlMs : 0),
       }))
       .sort((a, b) => a.fromMs - b.fromMs)
     let freeFromMs = at

@@ -1,3 +1,4 @@
+import { KIND_BUGS } from './kinds.ts'
 import { LINE_BUGS } from './line.ts'
 import type { Mutation } from './mutation.ts'
 import { READER_BUGS } from './readers.ts'
@@ -5,4 +6,11 @@ import { UNFIT_VOTERS } from './unfit-voters.ts'
 import { UNSAFE } from './unsafe.ts'
 import { UNTIDY } from './untidy.ts'
 
-export const MUTATIONS: readonly Mutation[] = [...UNSAFE, ...UNFIT_VOTERS, ...UNTIDY, ...LINE_BUGS, ...READER_BUGS]
+export const MUTATIONS: readonly Mutation[] = [
+  ...UNSAFE,
+  ...UNFIT_VOTERS,
+  ...UNTIDY,
+  ...LINE_BUGS,
+  ...READER_BUGS,
+  ...KIND_BUGS,
+]

@@ -3,7 +3,7 @@ import { ADMISSIONS, exploreAdmission } from '../explore/admission.ts'
 import { EXPLORATIONS } from '../explore/catalogue.ts'
 import { explore } from '../explore/explore.ts'
 import { exploreLine, LINES, SHARED_LINES } from '../explore/line/catalogue.ts'
-import { drawPlan } from '../plan.ts'
+import { drawKinds, drawLeases, type Plan } from '../plan.ts'
 import { run } from '../run.ts'
 import type { Mutation } from './mutation.ts'
 
@@ -49,9 +49,9 @@ async function byAdmission(): Promise<Finding> {
   return { caught: false, how: `not in ${states} states` }
 }
 
-async function bySeeds(most: number): Promise<Finding> {
+async function bySeeds(most: number, draw: (seed: number) => Plan): Promise<Finding> {
   for (let seed = 1; seed <= most; seed++) {
-    const wrong = await run(drawPlan(seed)).then(
+    const wrong = await run(draw(seed)).then(
       ({ verdicts }) => failed(verdicts).map(({ checker }) => checker),
       // A run that can't even be finished: time stands still, or the code fails.
       (error: unknown) => [`run: ${String(error)}`],
@@ -72,7 +72,9 @@ function trial(by: Mutation['by'], seeds: number): Finding | Promise<Finding> {
     case 'admission':
       return byAdmission()
     case 'seeds':
-      return bySeeds(seeds)
+      return bySeeds(seeds, drawLeases)
+    case 'kinds':
+      return bySeeds(seeds, drawKinds)
   }
 }
 

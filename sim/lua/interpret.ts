@@ -1,30 +1,17 @@
+import { LIBRARY } from './library.ts'
 import { parse, type Block, type Expression, type Statement } from './parse.ts'
-
-/** A Lua value: nil is undefined, a table is a Map (arrays from 1 on). */
-export type LuaValue = undefined | boolean | number | string | LuaTable | LuaFunction
-export type LuaFunction = (...args: LuaValue[]) => LuaValue
-export class LuaTable extends Map<LuaValue, LuaValue> {}
-/** What `pcall` returns: the values of a `local` with several names. */
-class LuaValues extends LuaTable {}
-export type Globals = Readonly<Record<string, LuaValue>>
-
-/** A script that failed: by itself, or because a call of it did. */
-export class LuaError extends Error {
-  override readonly name = 'LuaError'
-}
-
-export function luaArray(items: readonly LuaValue[]): LuaTable {
-  const table = new LuaTable()
-  for (const [index, item] of items.entries()) if (item !== undefined) table.set(index + 1, item)
-  return table
-}
-
-/** The array part of a table: up to the first nil. */
-export function itemsOf(table: LuaTable): LuaValue[] {
-  const items: LuaValue[] = []
-  for (let item = table.get(1); item !== undefined; item = table.get(items.length + 1)) items.push(item)
-  return items
-}
+import {
+  itemsOf,
+  luaArray,
+  LuaError,
+  luaText,
+  LuaValues,
+  numberOrThrow,
+  tableOrThrow,
+  typeName,
+  type Globals,
+  type LuaValue,
+} from './values.ts'
 
 /** Compiles a script once, into functions; the answer is the script's own. */
 export function compile(text: string): (globals: Globals) => LuaValue {
@@ -93,7 +80,10 @@ function statement(one: Statement, scope: Scope): Execute {
     case 'local':
       return local(one.names, one.values, scope)
     case 'assign':
-      return assign(one.target, expression(one.value, scope), scope)
+      return assign(
+        one.targets.map((target) => assigner(target, scope)),
+        one.values.map((value) => expression(value, scope)),
+      )
     case 'call': {
       const call = expression(one.call, scope)
       return (frame) => {
@@ -130,21 +120,26 @@ function local(names: readonly string[], values: readonly Expression[], scope: S
   }
 }
 
-function assign(target: Expression, value: Evaluate, scope: Scope): Execute {
+type Assign = (frame: Frame, value: LuaValue) => void
+
+/** All values are known before the first of them is assigned. */
+function assign(targets: readonly Assign[], evaluate: readonly Evaluate[]): Execute {
+  return (frame) => {
+    const values = evaluate.map((value) => value(frame))
+    for (const [index, target] of targets.entries()) target(frame, values[index])
+    return RUNNING
+  }
+}
+
+function assigner(target: Expression, scope: Scope): Assign {
   if (target.kind === 'index') {
     const of = expression(target.of, scope)
     const key = expression(target.key, scope)
-    return (frame) => {
-      tableOrThrow(of(frame)).set(key(frame), value(frame))
-      return RUNNING
-    }
+    return (frame, value) => void tableOrThrow(of(frame)).set(key(frame), value)
   }
   const slot = target.kind === 'name' ? scope.find(target.name) : undefined
   if (slot === undefined) throw new SyntaxError('Lua: only locals of the same function can be assigned here')
-  return (frame) => {
-    frame.slots[slot] = value(frame)
-    return RUNNING
-  }
+  return (frame, value) => void (frame.slots[slot] = value)
 }
 
 function loop(one: Extract<Statement, { kind: 'for' }>, scope: Scope): Execute {
@@ -291,95 +286,4 @@ function binary(operator: string, left: Evaluate, right: Evaluate): Evaluate {
 
 function truthy(value: LuaValue): boolean {
   return value !== undefined && value !== false
-}
-
-/** Strings that look like numbers count as numbers in arithmetic. */
-function numberOrThrow(value: LuaValue): number {
-  const number = toNumber(value)
-  if (number === undefined) throw new LuaError(`attempt to perform arithmetic on a ${typeName(value)} value`)
-  return number
-}
-
-function toNumber(value: LuaValue): number | undefined {
-  if (typeof value === 'number') return value
-  if (typeof value !== 'string' || !/^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$/.test(value)) return undefined
-  return Number(value)
-}
-
-function tableOrThrow(value: LuaValue): LuaTable {
-  if (value instanceof LuaTable) return value
-  throw new LuaError(`attempt to index a ${typeName(value)} value`)
-}
-
-function typeName(value: LuaValue): string {
-  if (value === undefined) return 'nil'
-  return value instanceof LuaTable ? 'table' : typeof value
-}
-
-/** `%.14g`, which is why the scripts format their numbers themselves. */
-function luaText(value: LuaValue): string {
-  if (typeof value === 'string') return value
-  if (typeof value !== 'number') throw new LuaError(`attempt to concatenate a ${typeName(value)} value`)
-  if (Number.isInteger(value) && Math.abs(value) < 1e14) return String(value)
-  return value
-    .toPrecision(14)
-    .replace(/\.?0+(?=e|$)/, '')
-    .replace(/e([+-])(\d)$/, 'e$10$2')
-}
-
-/** Of Lua's patterns, those with classes for digits and words, and with one capture. */
-function regular(pattern: string): RegExp {
-  if (!/^([\w: ]|\((-\?)?%[wd]\+\)|%[wd]\+)+$/.test(pattern))
-    throw new SyntaxError(`Lua: the pattern '${pattern}' is not supported here`)
-  return new RegExp(pattern.replaceAll('%w', '[A-Za-z0-9]').replaceAll('%d', '[0-9]'))
-}
-
-const LIBRARY: Globals = {
-  tonumber: (value) => toNumber(value),
-  type: (value) => typeName(value),
-  pcall: (called, ...args) => {
-    try {
-      return new LuaValues([
-        [1, true],
-        [2, (called as LuaFunction)(...args)],
-      ])
-    } catch (error) {
-      if (!(error instanceof LuaError)) throw error
-      return new LuaValues([
-        [1, false],
-        [2, error.message],
-      ])
-    }
-  },
-  tostring: (value) => (typeof value === 'boolean' || value === undefined ? String(value ?? 'nil') : luaText(value)),
-  math: new LuaTable([
-    ['floor', (value) => Math.floor(numberOrThrow(value))],
-    ['max', (...all) => Math.max(...all.map(numberOrThrow))],
-    ['min', (...all) => Math.min(...all.map(numberOrThrow))],
-  ]),
-  string: new LuaTable([
-    [
-      'format',
-      (pattern, value) => {
-        if (pattern !== '%.0f')
-          throw new SyntaxError('Lua: string.format with another pattern than %.0f is not supported here')
-        return numberOrThrow(value).toFixed(0)
-      },
-    ],
-    [
-      'match',
-      (text, pattern) => {
-        const found = regular(luaText(pattern)).exec(luaText(text))
-        return found?.[1] ?? found?.[0]
-      },
-    ],
-    [
-      'sub',
-      (text, from, to) => {
-        const whole = luaText(text)
-        const place = (at: number): number => (at < 0 ? Math.max(whole.length + at + 1, 0) : at)
-        return whole.slice(Math.max(place(numberOrThrow(from)) - 1, 0), place(numberOrThrow(to ?? -1)))
-      },
-    ],
-  ]),
 }

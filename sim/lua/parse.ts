@@ -14,7 +14,7 @@ export type Expression =
 
 export type Statement =
   | { readonly kind: 'local'; readonly names: readonly string[]; readonly values: readonly Expression[] }
-  | { readonly kind: 'assign'; readonly target: Expression; readonly value: Expression }
+  | { readonly kind: 'assign'; readonly targets: readonly Expression[]; readonly values: readonly Expression[] }
   | { readonly kind: 'call'; readonly call: Expression }
   | { readonly kind: 'if'; readonly arms: readonly { test: Expression; body: Block }[]; readonly otherwise: Block }
   | {
@@ -136,12 +136,12 @@ class Parser {
       return { kind: 'return', value: isBare ? { kind: 'constant', value: undefined } : this.#expression() }
     }
     const target = this.#suffixed()
-    if (this.#accept('=')) {
-      if (target.kind !== 'name' && target.kind !== 'index') throw this.#unexpected()
-      return { kind: 'assign', target, value: this.#expression() }
-    }
-    if (target.kind !== 'call') throw this.#unexpected()
-    return { kind: 'call', call: target }
+    if (target.kind === 'call') return { kind: 'call', call: target }
+    const targets: Expression[] = [target]
+    while (this.#accept(',')) targets.push(this.#suffixed())
+    this.#expect('=')
+    if (!targets.every(({ kind }) => kind === 'name' || kind === 'index')) throw this.#unexpected()
+    return { kind: 'assign', targets, values: this.#list() }
   }
 
   #local(): Statement {

@@ -27,6 +27,7 @@ function historyOf(setup: Partial<History['setup']>, ...events: HistoryEvent[]):
     leftFrozen: false,
     restart: 'auto',
     unlike: '',
+    permits: 0,
     ...setup,
   })
   const last: HistoryEvent[] = [
@@ -436,5 +437,128 @@ describe('what is left', () => {
     const storm = Array.from({ length: 4001 }, (_, at): HistoryEvent => ({ ...release, at: 3000 + at / 10 }))
     expect(verdictOf('no busy loop', history(...storm))).toMatchObject({ verdict: 'false' })
     expect(check(history()).filter(({ verdict }) => verdict === 'false')).toEqual([])
+  })
+})
+
+function verdict(checker: string, ...events: HistoryEvent[]): Verdict['verdict'] {
+  return verdictOf(checker, history(...events)).verdict
+}
+
+const permit = (process: string, owner: string, number: number, from: number, to: number): HistoryEvent[] =>
+  lease(process, owner, 1, from, to).map((event) =>
+    event.kind === 'holds' ? { ...event, resources: [`pool#${number}`] } : event,
+  )
+
+const moved: HistoryEvent = { at: 200, kind: 'ends', process: 'p0', owner: 'o1', token: 1, why: 'moved' }
+
+const adopted = (at: number, process: string, token: number): HistoryEvent => ({
+  at,
+  kind: 'adopted',
+  process,
+  owner: `${process}-owner`,
+  token,
+  resources: ['a'],
+  former: 'o1',
+  formerToken: 1,
+})
+
+const nested = (outcome: 'joined' | 'own' | 'refused', inner: number, isHeld = true): HistoryEvent => ({
+  at: 120,
+  kind: 'nested',
+  process: 'p0',
+  owner: 'o1',
+  token: 1,
+  outcome,
+  inner,
+  isHeld,
+})
+
+const released = (at: number, reply: number): HistoryEvent => ({
+  at,
+  kind: 'exec',
+  id: 7,
+  process: 'p0',
+  node: 'n0',
+  what: 'release',
+  owner: 'o1',
+  former: '',
+  late: false,
+  reply: [reply],
+  kept: 0,
+})
+
+const effect = (at: number, token: number, ran: boolean, keepMs = Infinity): HistoryEvent => ({
+  at,
+  kind: 'effect',
+  process: 'p0',
+  resource: 'a',
+  key: 'e',
+  token,
+  ran,
+  keepMs,
+  value: 'p0:1 made it 1',
+})
+
+const told = (value: string, ran: boolean, asked = 'p0:1', token = 1): HistoryEvent => ({
+  at: 500,
+  kind: 'told',
+  process: 'p0',
+  resource: 'a',
+  key: 'e',
+  token,
+  ran,
+  value,
+  asked,
+})
+
+const around = lease('p0', 'o1', 1, 100, 200)
+
+describe('the other kinds of locks', () => {
+  test('permits: no more than there are at a time, and none beyond them', () => {
+    const two = [...permit('p0', 'o1', 0, 100, 200), ...permit('p1', 'o2', 1, 110, 200)]
+    expect(verdictOf('permits', historyOf({ permits: 2 }, ...two)).verdict).toBe('true')
+    expect(verdictOf('permits', historyOf({ permits: 1 }, ...two)).verdict).toBe('false')
+    const third = permit('p2', 'o3', 1, 120, 130)
+    expect(verdictOf('permits', historyOf({ permits: 2 }, ...two, ...third)).verdict).toBe('false')
+    expect(verdictOf('permits', history()).verdict).toBe('unknown')
+  })
+
+  test('adoption: once, by a greater token, after it was handed off, and before anybody else has the resource', () => {
+    expect(verdict('adoption', moved, adopted(300, 'p1', 2))).toBe('true')
+    expect(verdict('adoption', moved, adopted(300, 'p1', 2), adopted(400, 'p2', 3))).toBe('false')
+    expect(verdict('adoption', moved, adopted(300, 'p1', 1))).toBe('false')
+    expect(verdict('adoption', adopted(300, 'p1', 2))).toBe('false')
+    expect(verdict('adoption', moved, ...lease('p2', 'o2', 2, 250, 260), adopted(300, 'p1', 3))).toBe('false')
+    expect(verdict('adoption')).toBe('unknown')
+  })
+
+  test('nesting: the lease around a call is joined with its token, and released by nobody but its own call', () => {
+    const ends: HistoryEvent = { at: 200, kind: 'ends', process: 'p0', owner: 'o1', token: 1, why: 'released' }
+    expect(verdict('nesting', ...around, nested('joined', 1), ends, released(210, 0))).toBe('true')
+    expect(verdict('nesting', ...around, nested('joined', 1), released(150, -1))).toBe('true')
+    expect(verdict('nesting', ...around, nested('joined', 1), released(150, 0))).toBe('false')
+    expect(verdict('nesting', ...around, nested('joined', 2))).toBe('false')
+    expect(
+      verdict('nesting', ...around, nested('joined', 1), {
+        at: 130,
+        kind: 'unnested',
+        process: 'p0',
+        owner: 'o1',
+        token: 1,
+        released: true,
+      }),
+    ).toBe('false')
+    expect(verdict('nesting', ...around, nested('refused', 0))).toBe('false')
+    expect(verdict('nesting', ...around, nested('refused', 0, false))).toBe('true')
+    expect(verdict('nesting', ...around, nested('own', 2))).toBe('false')
+  })
+
+  test('effects: once while they are kept, told as they were, and never under an older token', () => {
+    expect(verdict('effects', effect(100, 1, true), effect(200, 2, false), told('p0:1 made it 1', true))).toBe('true')
+    expect(verdict('effects', effect(100, 1, true), effect(200, 2, true))).toBe('false')
+    expect(verdict('effects', effect(100, 1, true, 50), effect(200, 2, true))).toBe('true')
+    expect(verdict('effects', effect(100, 2, true), effect(200, 1, false))).toBe('false')
+    expect(verdict('effects', effect(100, 1, true), told('p1:1 made it 1', false))).toBe('false')
+    expect(verdict('effects', effect(100, 1, true), told('p0:1 made it 1', true, 'p0:2'))).toBe('false')
   })
 })

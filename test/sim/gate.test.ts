@@ -36,6 +36,10 @@ describe('the gate', () => {
     'restarted votes at once',
     'release deletes',
     'a partial attempt',
+    'one permit more',
+    'goes on where it was',
+    'joined a lease',
+    'whether it has happened',
   ])('catches: %s', { timeout: 300_000 }, async (only) => {
     const { stdout } = await node(
       path.join(folder, 'sim/gate/main.js'),

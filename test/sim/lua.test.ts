@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { compile, luaArray, LuaError } from '../../sim/lua/interpret.ts'
+import { compile } from '../../sim/lua/interpret.ts'
+import { luaArray, LuaError } from '../../sim/lua/values.ts'
 
 function value(text: string, globals = {}): unknown {
   return compile(text)(globals)
@@ -28,6 +29,9 @@ describe('the interpreter of the scripts', () => {
     ['local x = 1 if true then local x = 2 end return x', 1],
     ['local function f(n) if n < 2 then return 1 end return n * f(n - 1) end return f(5)', 120],
     ['-- a comment\nreturn 1', 1],
+    ['local a, b = 1, 2 a, b = b, a return a * 10 + b', 21],
+    ["local a, b = string.match('12 x y', '^(%d+) (.+)$') return b .. a", 'x y12'],
+    ["return cjson.encode('a')", '"a"'],
   ])('%s', (text, expected) => {
     expect(value(text)).toBe(expected)
   })

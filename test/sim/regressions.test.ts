@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { check, failed } from '../../sim/checkers/all.ts'
-import { drawPlan, drawUsual } from '../../sim/plan.ts'
+import { drawLeases, drawUsual } from '../../sim/plan.ts'
 import { run } from '../../sim/run.ts'
 import { cut, quiet, Stage } from '../../sim/scenarios/stage.ts'
 
@@ -113,11 +113,11 @@ test.each([
   [8, 'a release stopped at the first message that it was not permitted to send'],
   [2748, 'what a claim was granted before two others were lost stayed on its node'],
 ])('seed %d: %s', async (seed) => {
-  const { verdicts } = await run(drawPlan(seed))
+  const { verdicts } = await run(drawLeases(seed))
   expect(failed(verdicts)).toEqual([])
 })
 
 test('a claim of a reader that came after another owner had taken over its place stayed on its node', async () => {
-  const { verdicts } = await run({ ...drawPlan(32_122), readers: 0.9 })
+  const { verdicts } = await run({ ...drawLeases(32_122), readers: 0.9 })
   expect(failed(verdicts)).toEqual([])
 })

@@ -16,6 +16,7 @@ export function thousandSeeds(first: number): void {
       // A simulation in which nothing happens proves nothing.
       expect(totals.sections).toBeGreaterThan(10 * PART)
       expect(totals.shared).toBeGreaterThan(2 * PART)
+      expect(Object.values(totals.kinds).every((count) => count > PART / 10)).toBe(true)
       expect(Object.keys(totals.faults).length).toBeGreaterThan(12)
       expect(totals.verdicts['exclusion']!.true).toBeGreaterThan(0.9 * PART)
     })
