@@ -27,6 +27,8 @@ const serverOf: Record<string, string> = {
   'mariadb-install-db': 'mariadb',
   mariadbd: 'mariadb',
   mariadb: 'mariadb',
+  mysqld: 'mariadb',
+  mysql: 'mariadb',
   etcd: 'etcd',
   etcdctl: 'etcd',
   java: 'zookeeper',
@@ -34,6 +36,8 @@ const serverOf: Record<string, string> = {
   mongod: 'mongodb',
   prometheus: 'prometheus',
   promtool: 'prometheus',
+  nginx: 'nginx',
+  caddy: 'caddy',
   node: 'node',
   chromium: 'chromium',
 }
@@ -44,22 +48,28 @@ let manifest: Record<string, Server> | undefined
 export function program(name: string): Program {
   const serverName = serverOf[name]
   if (serverName === undefined) throw new Error(`no server has a program ${name}`)
-  const found = server(serverName)
-  const place = found.bin[name]
-  if (place === undefined) throw missing(serverName)
+  // A program that another version lacks is the ordinary one.
+  const found = [server(serverName), readManifest()[serverName]].find((each) => each?.bin[name] !== undefined)
+  const place = found?.bin[name]
+  if (found === undefined || place === undefined) throw missing(chosenVersion(serverName))
   return { path: place, env: found.env }
 }
 
-/** One server's entry of the manifest. */
+/** One server's entry of the manifest. `RINGFENCE_USE_REDIS=redis-8` in the environment takes another version of it. */
 export function server(name: string): Server {
-  const found = readManifest()[name]
-  if (found === undefined) throw missing(name)
+  const chosen = chosenVersion(name)
+  const found = readManifest()[chosen]
+  if (found === undefined) throw missing(chosen)
   return found
 }
 
 /** For tests that are skipped, with a word, where a server cannot be had (the clock needs a C compiler). */
 export function isAvailable(name: string): boolean {
-  return readManifest()[name] !== undefined
+  return readManifest()[chosenVersion(name)] !== undefined
+}
+
+function chosenVersion(name: string): string {
+  return process.env[`RINGFENCE_USE_${name.toUpperCase()}`] ?? name
 }
 
 function readManifest(): Record<string, Server> {

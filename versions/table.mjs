@@ -1,0 +1,44 @@
+// Makes the tables of docs/versions.md from results.json: node versions/table.mjs
+import { readFileSync, writeFileSync } from 'node:fs'
+import path from 'node:path'
+import { drivers, servers } from './list.mjs'
+
+const page = path.join(import.meta.dirname, '../docs/versions.md')
+const results = path.join(import.meta.dirname, 'results.json')
+
+/** The page as it has to be. */
+export function pageWithTables() {
+  const found = JSON.parse(readFileSync(results, 'utf8'))
+  const text = readFileSync(page, 'utf8')
+  return between(between(text, 'servers', tableOf(servers, found)), 'drivers', tableOf(drivers, found))
+}
+
+export function writeTable() {
+  writeFileSync(page, pageWithTables())
+}
+
+function tableOf(list, found) {
+  const rows = list.map((each) => {
+    const what = each.product ?? each.driver
+    const result = found[each.id]
+    if (result === undefined) return `| ${what} | ${each.version ?? each.id.split('-')[1] ?? ''} | was not run | | |`
+    const { version, passed, skipped, failed, date, commit } = result
+    const counts = [
+      `${passed} passed`,
+      ...(skipped > 0 ? [`${skipped} skipped`] : []),
+      ...(failed.length > 0 ? [`**${failed.length} failed**`] : []),
+    ]
+    return `| ${what} | ${version} | ${counts.join(', ')} | ${date} | ${commit} |`
+  })
+  return ['| | version | tests | date | commit |', '|---|---|---|---|---|', ...rows].join('\n')
+}
+
+/** The text with what stands between the two comments of that name replaced. */
+function between(text, name, content) {
+  const [begin, end] = [`<!-- ${name} -->\n`, `<!-- end of ${name} -->`]
+  const [from, to] = [text.indexOf(begin), text.indexOf(end)]
+  if (from < 0 || to < from) throw new Error(`expected ${begin.trim()} and then ${end}, found no such pair`)
+  return `${text.slice(0, from)}${begin}\n${content}\n\n${text.slice(to)}`
+}
+
+if (process.argv[1] === import.meta.filename) writeTable()
