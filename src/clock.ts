@@ -87,3 +87,13 @@ export function sleep(clock: Clock, delayMs: number, signal?: AbortSignal): Prom
 export function endOfTurn(callback: () => void): void {
   process.nextTick(callback)
 }
+
+/** Not the one of today: a test that replaces the timers of its process has replaced that one too. */
+const immediate = setImmediate
+
+/** Resolves when every promise that can settle without time passing has done so. */
+export function settled(): Promise<void> {
+  return new Promise((resolve) => {
+    immediate(resolve)
+  })
+}

@@ -1,0 +1,176 @@
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { request } from 'node:http'
+import path from 'node:path'
+import { promisify } from 'node:util'
+import { Redis } from 'ioredis'
+import { expect, test } from 'vitest'
+import { freePorts } from '../harness/ports.ts'
+import { startRedis, type RedisServer } from '../harness/servers/redis.ts'
+import { createFolder, removeFolder } from '../harness/temporary-folder.ts'
+import { until } from '../harness/until.ts'
+import { redis } from '../src/engines/redis/index.ts'
+import { createLocks, type Locks } from '../src/locks.ts'
+
+const root = path.resolve(import.meta.dirname, '..')
+const run = promisify(execFile)
+
+/** Starts a program that goes on until it is told to end. */
+async function running(file: string, env: Record<string, string>, ready: string) {
+  const child = spawn(process.execPath, [file], {
+    cwd: root,
+    env: { ...process.env, ...env, NODE_OPTIONS: '' },
+    stdio: 'pipe',
+  })
+  let output = ''
+  let complaints = ''
+  child.stdout.setEncoding('utf8').on('data', (text: string) => (output += text))
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (complaints += text))
+  const ended = once(child, 'exit')
+  const end = async (): Promise<{ code: unknown; output: string }> => {
+    child.kill('SIGTERM')
+    const [code] = await ended
+    return { code, output: output + complaints }
+  }
+  const early = ended.then(() => Promise.reject(new Error(`${file} has ended: ${complaints}`)))
+  await Promise.race([until(() => output.includes(ready), { what: `${file} says '${ready}'` }), early])
+  early.catch(() => undefined)
+  return { end, [Symbol.asyncDispose]: async () => void (child.kill('SIGKILL') && (await ended)) }
+}
+
+/** The locks of another process than the one that is tested. */
+function othersOn(server: RedisServer): { locks: Locks; [Symbol.asyncDispose]: () => Promise<void> } {
+  const client = new Redis(server.url)
+  client.on('error', () => undefined)
+  const locks = createLocks(redis(client), { wait: 0 })
+  const close = async (): Promise<void> => {
+    await locks.close()
+    client.disconnect()
+  }
+  return { locks, [Symbol.asyncDispose]: close }
+}
+
+async function keysOf(server: RedisServer): Promise<string[]> {
+  const keys = (await server.cli('KEYS', '*')).split('\n')
+  return keys.filter((key) => key !== '' && !key.startsWith('ringfence:'))
+}
+
+test.each(['express.mjs', 'fastify.mjs'])(
+  '%s: 200 under a lease, 423 with Retry-After while it is held, 503 in an outage',
+  async (example) => {
+    await using server = await startRedis()
+    await using others = othersOn(server)
+    const [port = 0] = await freePorts(1)
+    const env = { REDIS_URL: server.url, PORT: String(port), WAIT: '500ms' }
+    await using service = await running(`examples/frameworks/${example}`, env, 'listening')
+    const charge = (id: number, signal?: AbortSignal): Promise<Response> =>
+      fetch(`http://127.0.0.1:${port}/orders/${id}/charge`, { method: 'POST', signal: signal ?? null })
+
+    const first = await charge(1)
+    expect([first.status, await first.json()]).toEqual([200, { charged: '1', token: expect.stringMatching(/^\d+$/) }])
+
+    const inTheWay = await others.locks.acquire('order:1', { ttl: '20s', renew: false })
+    const locked = await charge(1)
+    expect([locked.status, await locked.json()]).toEqual([423, { error: 'locked' }])
+    const seconds = Number(locked.headers.get('retry-after'))
+    expect(seconds).toBeGreaterThan(Math.floor(inTheWay.remaining() / 1000))
+    expect(seconds).toBeLessThanOrEqual(20)
+    await inTheWay.release()
+
+    await server.kill()
+    const outage = await charge(1)
+    expect([outage.status, outage.headers.get('retry-after')]).toEqual([503, '1'])
+    await server.restart()
+    await until(async () => (await charge(1)).status === 200, { what: 'the service has recovered' })
+
+    expect(await service.end()).toEqual({ code: 0, output: 'listening\n' })
+    expect(await keysOf(server)).toEqual([])
+  },
+)
+
+test.each(['express.mjs', 'fastify.mjs'])(
+  '%s: the wait of a client that goes away is over at once',
+  async (example) => {
+    await using server = await startRedis()
+    await using others = othersOn(server)
+    const [port = 0] = await freePorts(1)
+    const env = { REDIS_URL: server.url, PORT: String(port), WAIT: '10m' }
+    await using service = await running(`examples/frameworks/${example}`, env, 'listening')
+    const lease = await others.locks.acquire('order:1')
+    const waiting = async (): Promise<number> => (await others.locks.status('order:1'))?.waiters ?? 0
+
+    // Not by `fetch`: it opens another connection after an abort, and the service would wait for that at its end.
+    const client = request({ port, path: '/orders/1/charge', method: 'POST', agent: false }).end()
+    const hungUp = once(client, 'error')
+    await until(async () => (await waiting()) === 1, { what: 'the handler waits' })
+    client.destroy(new Error('changed my mind'))
+    await hungUp
+    await until(async () => (await waiting()) === 0, { what: 'nobody waits' })
+    expect(lease.held).toBe(true)
+    expect(await service.end()).toEqual({ code: 0, output: 'listening\n' })
+  },
+)
+
+test('bullmq.mjs: the worker that was stopped in the middle of a job is refused, and the invoice is sent once', async () => {
+  await using server = await startRedis()
+  const { stdout, stderr } = await run(process.execPath, ['examples/frameworks/bullmq.mjs'], {
+    cwd: root,
+    env: { ...process.env, REDIS_URL: server.url, NODE_OPTIONS: '' },
+    timeout: 50_000,
+  })
+  expect(stdout.split('\n')).toEqual([
+    'first worker renders the invoice',
+    'the first worker stands still',
+    'second worker renders the invoice',
+    'second worker has sent it',
+    'the job is done: sent',
+    'first worker was refused: STALE_TOKEN',
+    'sent by the second worker',
+    '',
+  ])
+  expect(stderr).not.toMatch(/Error/)
+  expect(await keysOf(server)).toEqual([])
+})
+
+/** A project as a user has it, with the package and what the examples need among its modules. */
+function project(modules: readonly string[]): string {
+  const folder = createFolder('project')
+  writeFileSync(path.join(folder, 'package.json'), '{ "type": "module" }')
+  for (const name of modules) {
+    const link = path.join(folder, 'node_modules', name)
+    mkdirSync(path.dirname(link), { recursive: true })
+    symlinkSync(name === 'ringfence' ? root : path.join(root, 'node_modules', name), link)
+  }
+  return folder
+}
+
+test('nestjs: the decorator takes the lock of the arguments, the method has the lease, the end of the application gives it back', async () => {
+  await using server = await startRedis()
+  const folder = project(['ringfence', 'ioredis', 'reflect-metadata', 'rxjs', '@nestjs/common', '@nestjs/core'])
+  const compiler = path.join(root, 'node_modules/.bin/tsc')
+  await run(compiler, ['-p', path.join(root, 'examples/frameworks/nestjs'), '--outDir', folder])
+  {
+    await using service = await running(path.join(folder, 'main.js'), { REDIS_URL: server.url }, 'importing')
+    expect(await server.cli('EXISTS', 'import')).toBe('1')
+    const { output } = await service.end()
+    expect(output.split('\n')).toEqual([
+      'Ada: order 42, 0 others at work, holds order:42',
+      'Bob: order 42, 0 others at work, holds order:42',
+      'refused: HELD',
+      '@Locked on cancel: expected a text or a number for {order.id}, got undefined',
+      'importing',
+      "the lease on 'import' is over: its locks were closed",
+      '',
+    ])
+  }
+  expect(await keysOf(server)).toEqual([])
+  removeFolder(folder)
+})
+
+test('vitest: the tests of code that uses locks pass, an hour of them in no time', async () => {
+  const vitest = path.join(root, 'node_modules/.bin/vitest')
+  const args = ['run', '--root', path.join(root, 'examples/frameworks/vitest'), '--reporter', 'json']
+  const { stdout } = await run(vitest, args, { cwd: root, env: { ...process.env, NODE_OPTIONS: '' } })
+  expect(JSON.parse(stdout)).toMatchObject({ numTotalTests: 4, numPassedTests: 4, success: true })
+})
