@@ -19,7 +19,7 @@ export interface Events {
   readonly hello: Hello
   readonly leases: LeaseChanges
   readonly nodes: { readonly nodes: readonly NodeRow[] }
-  readonly findings: { readonly findings: readonly FindingRow[] }
+  readonly findings: Diagnosis
   /** The engine could not be looked through, and why; null: it works again. What was known stays on show. */
   readonly trouble: { readonly message: string | null }
   /** Every 15 s, whatever else there is to say: a page that hears nothing for longer has lost its line. Without an id. */
@@ -89,11 +89,18 @@ export interface NodeRow {
   readonly error?: string
 }
 
+/** What the doctor says, the worst first. */
+export interface Diagnosis {
+  /** 0: something is critical. Above 0 locks work, and the rest up to 100 is left to do. */
+  readonly score: number
+  readonly findings: readonly FindingRow[]
+}
+
 export interface FindingRow {
   readonly id: string
   readonly severity: 'ok' | 'note' | 'warning' | 'critical'
-  readonly node?: string
-  readonly found: string
+  /** What was found, and on which servers. Servers that say the same are together; none: it is about the engine as a whole. */
+  readonly facts: readonly { readonly found: string; readonly nodes: readonly string[] }[]
   readonly meaning: string
   readonly remedy?: string
 }

@@ -1,49 +1,58 @@
-import type { Finding } from '../../index.ts'
+import { countsOf, grouped, scoreOf, type GroupedFinding } from '../../diagnosis.ts'
 import { EXIT } from '../exit-codes.ts'
 import { withLocks, type Call, type Session } from '../session.ts'
 import { setting } from '../settings.ts'
 import { wrap } from '../table.ts'
 import { timeOf } from '../time.ts'
 
-type Severity = Finding['severity']
-
-const ORDER: readonly Severity[] = ['critical', 'warning', 'note', 'ok']
 const LOOK = {
   critical: { mark: '✗', style: 'red' },
   warning: { mark: '!', style: 'yellow' },
   note: { mark: '·', style: 'cyan' },
   ok: { mark: '✓', style: 'green' },
 } as const
-/** What a finding takes off a full score of 100: one that breaks the lock leaves less than half. */
-const COST: Record<Severity, number> = { critical: 60, warning: 15, note: 2, ok: 0 }
 
-/** All findings of `check()`, the worst first. */
+/** The findings of `check()`, those of several servers together, the worst first. What is in order is only counted. */
 export async function doctor(call: Call): Promise<number> {
   const { line, output } = call
   const ttl = setting('ttl', line.options, call.config)
   const options = ttl === undefined ? {} : { ttl: timeOf(ttl.text, ttl.source) }
   const work = async ({ locks, url }: Session): Promise<number> => {
-    const findings = [...(await locks.check())].sort(
-      (some, other) => ORDER.indexOf(some.severity) - ORDER.indexOf(other.severity),
-    )
-    const score = scoreOf(findings)
-    const worst = findings[0]?.severity ?? 'ok'
-    const isFit = worst !== 'critical' && !(line.options.has('strict') && worst === 'warning')
+    const findings = await locks.check()
+    const groups = grouped(findings)
+    const score = scoreOf(groups)
+    const worst = groups[0]?.severity ?? 'critical'
+    const isFit = score > 0 && !(line.options.has('strict') && worst === 'warning')
     if (output.json) {
-      output.object({ engine: locks.engine.name, url, fit: isFit, score, findings })
+      output.object({ engine: locks.engine.name, url, fit: isFit, score, findings, groups })
     } else if (!output.quiet) {
-      for (const finding of findings) show(finding, call)
-      const verdict = `${locks.engine.name} (${url}): ${score} of 100, ${summary(findings)}`
+      const isAll = line.options.has('verbose')
+      for (const group of groups) if (isAll || group.severity !== 'ok') show(group, call)
+      const fine = groups.filter(({ severity }) => severity === 'ok').length
+      if (!isAll && fine > 0) {
+        const { mark, style } = LOOK.ok
+        const things = `${fine} thing${fine === 1 ? ' is' : 's are'} as ${fine === 1 ? 'it' : 'they'} should be`
+        output.line({ style, text: `${mark} ok` }, ` ${things} (--verbose shows ${fine === 1 ? 'it' : 'them'})`)
+      }
+      const verdict = `${locks.engine.name} (${url}): ${score} of 100, ${countsOf(groups)}`
       output.line({ style: ['bold', LOOK[worst].style], text: verdict })
+      output.line(`  ${meaningOf(score)}`)
     }
     return isFit ? EXIT.ok : EXIT.no
   }
   return withLocks(call, work, () => options)
 }
 
-function show({ severity, id, node, found, meaning, remedy }: Finding, { output }: Call): void {
+function meaningOf(score: number): string {
+  if (score === 0) return '0 means: do not rely on it before what is critical is put right.'
+  return score === 100 ? 'Nothing is left to do.' : 'Locks work; a warning takes 10 points off 100, and a note 1.'
+}
+
+function show({ severity, id, facts, meaning, remedy }: GroupedFinding, { output }: Call): void {
   const { mark, style } = LOOK[severity]
-  output.line({ style, text: `${mark} ${severity}` }, ` ${node === undefined ? '' : `${node}: `}${found}`)
+  const [first, ...others] = facts.map(({ found, nodes }) => `${whose(nodes)}${found}`)
+  output.line({ style, text: `${mark} ${severity}` }, ` ${first}`)
+  for (const text of others) output.line(`    ${text}`)
   if (severity === 'ok') return
   const width = Math.min(process.stdout.columns ?? 100, 100) - 4
   for (const text of wrap(`${meaning} (${id})`, width)) output.line(`    ${text}`)
@@ -54,21 +63,8 @@ function show({ severity, id, node, found, meaning, remedy }: Finding, { output 
   for (const text of statement) output.line(`      ${text}`)
 }
 
-/** At a glance: 100 is nothing to say against it; below 40 is at least one thing that breaks the lock. */
-export function scoreOf(findings: readonly Finding[]): number {
-  return Math.max(
-    0,
-    findings.reduce((score, { severity }) => score - COST[severity], 100),
-  )
-}
-
-function summary(findings: readonly Finding[]): string {
-  const counts = ORDER.map((severity) => ({
-    severity,
-    count: findings.filter((finding) => finding.severity === severity).length,
-  }))
-  return counts
-    .filter(({ count }) => count > 0)
-    .map(({ severity, count }) => `${count} ${severity}`)
-    .join(', ')
+/** Which servers, before what was found on them. */
+function whose(nodes: readonly string[]): string {
+  if (nodes.length === 0) return ''
+  return nodes.length === 1 ? `${nodes[0]}: ` : `${nodes.length} servers (${nodes.join(', ')}): `
 }

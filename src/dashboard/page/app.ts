@@ -80,7 +80,7 @@ class App {
       hello: (hello) => this.#hello(hello),
       leases: (changes) => this.#change(changes),
       nodes: ({ nodes }) => this.#health.showNodes(nodes),
-      findings: ({ findings }) => this.#health.showFindings(findings),
+      findings: (diagnosis) => this.#health.showDiagnosis(diagnosis),
       trouble: ({ message }) => this.#trouble(message),
       beat: () => {},
     }
@@ -101,7 +101,7 @@ class App {
     // Whatever the server knew of the past began anew, and so did the doctor.
     if (this.#server !== undefined && this.#server !== server) {
       this.#health.showNodes([])
-      this.#health.showFindings([])
+      this.#health.showDiagnosis({ score: 0, findings: [] })
       this.#trouble(null)
     }
     this.#server = server

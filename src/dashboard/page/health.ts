@@ -1,4 +1,4 @@
-import type { FindingRow, NodeRow } from '../protocol.ts'
+import type { Diagnosis, FindingRow, NodeRow } from '../protocol.ts'
 import { bdi, element, find } from './dom.ts'
 import { milliseconds, plural } from './format.ts'
 
@@ -20,11 +20,14 @@ export class Health {
     this.#show()
   }
 
-  showFindings(found: readonly FindingRow[]): void {
-    this.#found = [...found].sort((a, b) => rank(a) - rank(b))
-    this.#findings.replaceChildren(...this.#found.map(finding))
-    this.#doctor.hidden = this.#found.length === 0
-    this.#summary.replaceChildren(...summary(this.#found))
+  showDiagnosis({ score, findings }: Diagnosis): void {
+    this.#found = findings
+    const fine = findings.filter(({ severity }) => severity === 'ok')
+    const rest = findings.filter(({ severity }) => severity !== 'ok')
+    const wasOpen = this.#findings.querySelector('details')?.open ?? false
+    this.#findings.replaceChildren(...rest.map(finding), ...(fine.length === 0 ? [] : [folded(fine, wasOpen)]))
+    this.#doctor.hidden = findings.length === 0
+    this.#summary.replaceChildren(`${score} of 100: `, ...summary(findings))
     this.#show()
   }
 
@@ -35,7 +38,7 @@ export class Health {
   }
 
   #worst(name: string): FindingSeverity {
-    return this.#found.find((one) => one.node === name)?.severity ?? 'ok'
+    return this.#found.find(({ facts }) => facts.some(({ nodes }) => nodes.includes(name)))?.severity ?? 'ok'
   }
 }
 
@@ -82,7 +85,19 @@ function facts({ roundTripMs, clockOffsetMs, sitsOutMs, sitsOutLater, error }: N
   return known
 }
 
-function finding({ severity, node: name, found, meaning, remedy, id }: FindingRow): HTMLElement {
+/** What is in order is there for those who want to see it. */
+function folded(fine: readonly FindingRow[], isOpen: boolean): HTMLElement {
+  const details = element(
+    'details',
+    {},
+    element('summary', {}, `${plural(fine.length, 'thing is', 'things are')} in order`),
+    element('ul', {}, ...fine.map(finding)),
+  )
+  details.open = isOpen
+  return element('li', { 'data-severity': 'ok', class: 'folded' }, details)
+}
+
+function finding({ severity, facts: found, meaning, remedy, id }: FindingRow): HTMLElement {
   return element(
     'li',
     { 'data-severity': severity },
@@ -90,10 +105,17 @@ function finding({ severity, node: name, found, meaning, remedy, id }: FindingRo
     element(
       'div',
       {},
-      element('p', { class: 'found' }, ...(name === undefined ? [] : [bdi(name), ': ']), found),
+      ...found.map((fact) => element('p', { class: 'found' }, ...whose(fact.nodes), fact.found)),
       element('p', {}, meaning),
       ...(remedy === undefined ? [] : [element('p', { class: 'remedy' }, remedy)]),
       element('p', { class: 'id' }, id),
     ),
   )
+}
+
+/** Which servers, before what was found on them. */
+function whose(nodes: readonly string[]): (Node | string)[] {
+  if (nodes.length === 0) return []
+  const names = nodes.flatMap((name, index) => [index === 0 ? '' : ', ', bdi(name)])
+  return nodes.length === 1 ? [...names, ': '] : [`${nodes.length} servers (`, ...names, '): ']
 }

@@ -55,7 +55,7 @@ export class Pages {
       redact,
       check,
       nodes: (nodes) => this.#keep('nodes', this.#chunks.event('nodes', { nodes })),
-      findings: (findings) => this.#keep('findings', this.#chunks.event('findings', { findings })),
+      diagnosis: (diagnosis) => this.#keep('findings', this.#chunks.event('findings', diagnosis)),
     })
     this.#scanning = this.#scanner.run()
   }

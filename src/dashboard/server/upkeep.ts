@@ -1,14 +1,15 @@
 import type { Clock, Timer } from '../../clock.ts'
+import { grouped, scoreOf, type GroupedFinding } from '../../diagnosis.ts'
 import type { Engine, Finding, NodeState } from '../../engine.ts'
 import { messageOf } from '../../errors.ts'
-import type { FindingRow, NodeRow } from '../protocol.ts'
+import type { Diagnosis, FindingRow, NodeRow } from '../protocol.ts'
 
 export interface UpkeepPlan {
   readonly clock: Clock
   readonly redact: (text: string) => string
   check(): Promise<readonly Finding[]>
   nodes(nodes: readonly NodeRow[]): void
-  findings(findings: readonly FindingRow[]): void
+  diagnosis(diagnosis: Diagnosis): void
 }
 
 /**
@@ -35,8 +36,8 @@ export class Upkeep {
       if (before !== undefined && before !== states) doctor.soon()
     }
     const check = async (): Promise<void> => {
-      const findings = await plan.check().catch((error: unknown) => [unfinished(error)])
-      plan.findings(findings.map((finding) => shownFinding(finding, redact)))
+      const findings = grouped(await plan.check().catch((error: unknown) => [unfinished(error)]))
+      plan.diagnosis({ score: scoreOf(findings), findings: findings.map((finding) => shownFinding(finding, redact)) })
     }
     const doctor = new Round(clock, FINDINGS_EVERY_MS, check)
     this.#rounds = [new Round(clock, NODES_EVERY_MS, probe), doctor]
@@ -114,14 +115,13 @@ function rounded(ms: number | undefined): number | null {
   return ms === undefined ? null : Math.round(ms * 100) / 100
 }
 
-function shownFinding(finding: Finding, redact: (text: string) => string): FindingRow {
-  const { id, severity, node, found, meaning, remedy } = finding
+function shownFinding(finding: GroupedFinding, redact: (text: string) => string): FindingRow {
+  const { id, severity, facts, meaning, remedy } = finding
   return {
     id,
     severity,
-    found: redact(found),
+    facts: facts.map(({ found, nodes }) => ({ found: redact(found), nodes: nodes.map(redact) })),
     meaning: redact(meaning),
-    ...(node === undefined ? {} : { node: redact(node) }),
     ...(remedy === undefined ? {} : { remedy: redact(remedy) }),
   }
 }

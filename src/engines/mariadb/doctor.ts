@@ -84,7 +84,7 @@ async function serverMs(run: RunMariadb): Promise<number> {
 function version(settings: ServerSettings): Finding {
   const value = settings.get('version') ?? 'of unknown version'
   const found = `The server is ${/mariadb/i.test(value) ? '' : 'MySQL '}${value}.`
-  return report.ok('version', found, 'The statements are the same for MariaDB and MySQL.')
+  return report.ok('version', found, 'The engine is tested on MariaDB 10.11 and 11 and on MySQL 9.')
 }
 
 function writable(settings: ServerSettings): Finding {

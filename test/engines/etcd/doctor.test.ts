@@ -1,3 +1,4 @@
+import { server } from '../../../harness/binaries.ts'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { endsLeasesEarly } from '../../../src/engines/etcd/doctor.ts'
 import { etcd, type EtcdOptions } from '../../../src/engines/etcd/index.ts'
@@ -59,8 +60,9 @@ test('a ttl below what the members keep is a note', async () => {
 })
 
 test('a version in which a stalled leader can end leases early is a warning', async () => {
-  // The version that the tests run is one of them.
-  expect(found(await check(one.url), 'etcd/version')).toMatchObject([{ severity: 'warning', node: one.url }])
+  // The version that the tests run is one of them, if no other was asked for.
+  const warnings = endsLeasesEarly(server('etcd').version) ? [{ severity: 'warning', node: one.url }] : []
+  expect(found(await check(one.url), 'etcd/version')).toMatchObject(warnings)
   const early = ['3.3.27', '3.4.0', '3.4.30', '3.5.0', '3.5.12', '3.5.0-rc.1', '2.3.8']
   const late = ['3.4.31', '3.4.40', '3.5.13', '3.5.21', '3.6.0', '3.6.0-alpha.0', '4.0.0']
   expect([...early, ...late].filter(endsLeasesEarly)).toEqual(early)
