@@ -60,11 +60,19 @@ export function parse(command: CommandSpec, args: readonly string[]): CommandLin
   }
 }
 
+/** Options that other commands have, and why these do not. */
+const NOT_THERE: Readonly<Record<string, string>> = {
+  'elect --shared': 'there is one leader; `ringfence run --shared` is for many readers',
+  'elect --permits': 'there is one leader; `ringfence run --permits N` is for several at a time',
+}
+
 /** Node's words explain how to pass values that look like options, which is rarely what went wrong. */
 function inOurWords(error: unknown, command: CommandSpec): string {
   const message = messageOf(error)
   const unknown = /^Unknown option '(-[^']*)'/.exec(message)?.[1]
   if (unknown === undefined) return message.split(/[.\n] /)[0]!
+  const why = NOT_THERE[`${command.name} ${unknown}`]
+  if (why !== undefined) return `unknown option ${unknown}: ${why}`
   const known = command.options.map(({ name }) => `--${name}`)
   return `unknown option ${unknown}${didYouMean(unknown, known)}`
 }

@@ -38,7 +38,9 @@ const ENGINE = options({
     'where leases are kept (default: RINGFENCE_URL, then the config file, then a file of this machine); a password in it is visible to `ps`, so prefer RINGFENCE_URL or --engine-file',
   '--engine-file FILE': 'read that URL from a file (RINGFENCE_URL_FILE does the same)',
   '--config FILE':
-    'read this config file instead of ./ringfence.json and that of the user; a ./ringfence.json that belongs to someone else is obeyed only if it is named here',
+    'read this config file instead of ./ringfence.json, that of the user and /etc/ringfence/config.json; a file that belongs to someone else, or that others may write to, is obeyed only if it is named here',
+  '--verbose':
+    'say on stderr which config files were read and where each setting came from; doctor also shows what is in order',
 })
 
 const STORE = options({
@@ -46,7 +48,7 @@ const STORE = options({
     'a database or Redis that keeps a history of the runs of jobs (default: RINGFENCE_STORE, then the config file)',
 })
 
-const CONFIG = ENGINE.filter(({ name }) => name === 'config')
+const CONFIG = ENGINE.filter(({ name }) => name === 'config' || name === 'verbose')
 
 const OUTPUT = options({
   '--json': 'machine-readable output',
@@ -196,7 +198,8 @@ export const COMMANDS: readonly CommandSpec[] = [
     synopsis: 'ringfence doctor [options]',
     summary: 'is the engine fit to hold locks?',
     text: [
-      'Shows all findings with what they mean and what to do. Exits 0, or 1 if something is critical (with --strict: if there is a warning).',
+      'Shows the findings with what they mean and what to do, those of several servers together. What is in order is only counted. Exits 0, or 1 if something is critical (with --strict: if there is a warning).',
+      'The score is 0 if something is critical: no lease can be granted, or two may hold one. Otherwise locks work, and each warning takes 10 and each note 1 off 100, once and not for each server.',
     ],
     options: [
       ...options({
@@ -320,6 +323,10 @@ export const ENVIRONMENT: readonly (readonly [name: string, meaning: string])[] 
   ['RINGFENCE_URL', 'the engine, as --engine'],
   ['RINGFENCE_URL_FILE', 'a file with that URL, as --engine-file'],
   ['RINGFENCE_CONFIG', 'a config file, as --config'],
+  [
+    'RINGFENCE_REQUIRE_ENGINE',
+    'if 1: exit with 197 where no option, variable or config file names an engine, instead of using a file of this machine',
+  ],
   ['RINGFENCE_STORE', 'the store of runs, as --store'],
   ['RINGFENCE_DASHBOARD_TOKEN', 'the token of dashboard, as in --token-file'],
   ['RINGFENCE_DASHBOARD_WRITE_TOKEN', 'its write token, as in --write-token-file'],
@@ -344,7 +351,7 @@ export const ENGINE_URLS: readonly (readonly [url: string, engine: string])[] = 
   ['redis://host:6379', 'one Redis or Valkey; rediss:// with TLS'],
   ['redis://a,b,c', 'a quorum of independent masters (Redlock), three or more'],
   ['postgres://user@host/database', 'PostgreSQL'],
-  ['mariadb://user@host/database', 'MariaDB; mysql:// for MySQL, on which it was never run'],
+  ['mariadb://user@host/database', 'MariaDB; mysql:// for MySQL, run as 9'],
   ['mongodb://host/database', 'MongoDB (also mongodb+srv://)'],
   ['etcd://host:2379', 'etcd; etcds:// with TLS; several hosts with commas'],
   ['consul://host:8500', 'Consul; consuls:// with TLS'],

@@ -20,8 +20,8 @@ export function manual(): string {
     ...CHILD_ENVIRONMENT.flatMap(term),
     '.SH FILES',
     ...term([
-      './ringfence.json, $XDG_CONFIG_HOME/ringfence/config.json',
-      'the config file: a JSON object with engine, engineFile, ttl, wait, grace, label',
+      './ringfence.json, $XDG_CONFIG_HOME/ringfence/config.json, /etc/ringfence/config.json',
+      'the config files: a JSON object each, with engine, engineFile, ttl, wait, grace, label, store, requireEngine; the first that names a setting decides on it',
     ]),
     '.SH EXIT STATUS',
     ...EXIT_TABLE.flatMap(term),

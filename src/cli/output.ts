@@ -57,11 +57,13 @@ interface Styled {
 export class Output {
   readonly json: boolean
   readonly quiet: boolean
+  readonly #isVerbose: boolean
   #isLive = false
 
-  constructor({ json, quiet }: { json: boolean; quiet: boolean }) {
+  constructor({ json, quiet, verbose = false }: { json: boolean; quiet: boolean; verbose?: boolean }) {
     this.json = json
     this.quiet = quiet
+    this.#isVerbose = verbose
   }
 
   /** A result, on stdout, in one line. */
@@ -90,6 +92,11 @@ export class Output {
   /** The same, but only when a person watches: cron would mail it. */
   whisper(text: string): void {
     if (process.stderr.isTTY) this.say(text)
+  }
+
+  /** Where something came from, on stderr, for those who ask with --verbose. */
+  explain(text: string): void {
+    if (this.#isVerbose) this.complain(text)
   }
 
   /** What must be known, on stderr. */

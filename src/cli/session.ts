@@ -4,7 +4,8 @@ import { connect, type Connection } from './engines/connect.ts'
 import { EXIT, Failure, inWordsOf } from './exit-codes.ts'
 import { nextStep } from './next-step.ts'
 import type { Output } from './output.ts'
-import { engineUrl, type Config } from './settings.ts'
+import type { Config } from './config.ts'
+import { engineUrl, setting } from './settings.ts'
 import type { Signals } from './signals.ts'
 
 /** What every command is called with. It answers its exit code. */
@@ -27,7 +28,7 @@ export async function withLocks<T>(
 ): Promise<T> {
   const connection = await connect(engineUrl(line.options, config, output))
   try {
-    const label = line.options.has('label') ? '--label' : 'label, in the config file'
+    const label = setting('label', line.options, config)?.source ?? '--label'
     const locks = inWordsOf({ label, note: '--note' }, () => createLocks(connection.engine, options(connection.engine)))
     try {
       return await work({ ...connection, locks })

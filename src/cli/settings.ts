@@ -1,47 +1,8 @@
-import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync, statSync, type Stats } from 'node:fs'
-import { homedir } from 'node:os'
-import { dirname, join, resolve } from 'node:path'
-import { shown } from '../duration.ts'
+import { readFileSync } from 'node:fs'
 import type { Options } from './command-line.ts'
-import { EXIT, Failure, usage } from './exit-codes.ts'
+import type { Config } from './config.ts'
+import { usage } from './exit-codes.ts'
 import { keepSecret, type Output } from './output.ts'
-
-/** What a config file may say; options and environment come first. */
-export interface Config {
-  readonly engine?: string
-  readonly engineFile?: string
-  readonly ttl?: string
-  readonly wait?: string
-  readonly grace?: string
-  readonly label?: string
-  readonly store?: string
-}
-
-const KEYS: readonly (keyof Config)[] = ['engine', 'engineFile', 'ttl', 'wait', 'grace', 'label', 'store']
-
-/**
- * The config file that was named, or else ./ringfence.json, or else the user's own. One that nobody named and that can't be
- * read may be the one that names the engine: it is passed over only where the engine is known without it.
- */
-export function readConfig(options: Options, output: Output): Config {
-  const named = options.text('config') ?? fromEnvironment('RINGFENCE_CONFIG')
-  if (named !== undefined) return parseConfig(named, readOrThrow(named, 'the config file'))
-  for (const find of [inCurrentFolder, ofUser]) {
-    try {
-      const { path, text } = find()
-      if (text !== undefined) return parseConfig(path, text)
-    } catch (error) {
-      if (!(error instanceof Unread) || !namesEngine(options)) throw error
-      output.say(`${error.message}; it is passed over, since the engine was named`)
-    }
-  }
-  return {}
-}
-
-function namesEngine(options: Options): boolean {
-  const { RINGFENCE_URL, RINGFENCE_URL_FILE } = process.env
-  return options.has('engine') || options.has('engine-file') || Boolean(RINGFENCE_URL ?? RINGFENCE_URL_FILE)
-}
 
 /** A value, and where it came from: messages name that. */
 export interface Setting {
@@ -49,13 +10,42 @@ export interface Setting {
   readonly source: string
 }
 
-/** An option of the command line, or else the same of the config file. */
-export function setting(name: 'ttl' | 'wait' | 'grace', options: Options, config: Config): Setting | undefined {
-  return from(`--${name}`, options.text(name)) ?? from(`${name}, in the config file`, config[name])
+/** An option of the command line, or else the same of a config file. */
+export function setting(
+  name: 'ttl' | 'wait' | 'grace' | 'label',
+  options: Options,
+  config: Config,
+): Setting | undefined {
+  return from(`--${name}`, options.text(name)) ?? config.setting(name)
+}
+
+/** For --verbose: which config files were read, and where the settings that are no URL came from. URLs explain themselves. */
+export function explain(options: Options, config: Config, output: Output): void {
+  output.explain(config.paths.length === 0 ? 'no config file' : `config files: ${config.paths.join(', ')}`)
+  for (const name of ['ttl', 'wait', 'grace', 'label'] as const) {
+    const given = setting(name, options, config)
+    if (given !== undefined) output.explain(`${name}: ${given.text}, from ${given.source}`)
+  }
 }
 
 function from(source: string, text: string | undefined): Setting | undefined {
   return text === undefined ? undefined : { text, source }
+}
+
+/** Where an engine must be named, a lost variable is an error and not a lock of this machine alone. */
+function assertLocalAllowed(config: Config): void {
+  const variable = fromEnvironment('RINGFENCE_REQUIRE_ENGINE')
+  if (variable !== undefined && !/^(0|1|true|false|yes|no)$/i.test(variable))
+    throw usage(`RINGFENCE_REQUIRE_ENGINE: expected 1 or 0, got '${variable}'`)
+  const isRequired = variable === undefined ? undefined : /^(1|true|yes)$/i.test(variable)
+  const source =
+    isRequired === undefined ? config.requiresEngine() : isRequired ? 'RINGFENCE_REQUIRE_ENGINE' : undefined
+  if (source === undefined) return
+  const read = config.paths.length === 0 ? 'no config file was found' : `read: ${config.paths.join(', ')}`
+  throw usage(
+    `no engine is named, and a lock of this machine alone is not allowed here (${source}; ${read})`,
+    'set RINGFENCE_URL (sudo and cron drop it), or name the engine in /etc/ringfence/config.json; --engine file:/PATH asks for a local lock',
+  )
 }
 
 /** The engine's URL, and every secret in it known to the output; undefined for the embedded engine. */
@@ -63,27 +53,32 @@ export function engineUrl(options: Options, config: Config, output: Output): Set
   const given = from('--engine', options.text('engine'))
   const file = options.text('engine-file')
   if (given !== undefined && file !== undefined) throw usage('--engine and --engine-file exclude each other')
+  const configured = config.engine()
   const url =
     given ??
     fromFile(file) ??
     from('RINGFENCE_URL', fromEnvironment('RINGFENCE_URL')) ??
     fromFile(fromEnvironment('RINGFENCE_URL_FILE')) ??
-    from('engine, in the config file', config.engine) ??
-    fromFile(config.engineFile)
-  if (url === undefined) return undefined
+    configured.url ??
+    fromFile(configured.file)
+  if (url === undefined) {
+    assertLocalAllowed(config)
+    output.explain('engine: a file of this machine, the default: no option, variable or config file names one')
+    return undefined
+  }
   const hides = noteSecrets(url.text)
   if (hides && url === given) hideArguments(output, 'RINGFENCE_URL or a file (--engine-file)')
+  output.explain(`engine: ${redacted(url.text)}, from ${url.source}`)
   return url
 }
 
 /** The URL of the store of runs, and every secret in it known to the output; undefined where none is named. */
 export function storeUrl(options: Options, config: Config, output: Output): Setting | undefined {
   const given = from('--store', options.text('store'))
-  const url =
-    given ??
-    from('RINGFENCE_STORE', fromEnvironment('RINGFENCE_STORE')) ??
-    from('store, in the config file', config.store)
-  if (url !== undefined && noteSecrets(url.text) && url === given) hideArguments(output, 'RINGFENCE_STORE')
+  const url = given ?? from('RINGFENCE_STORE', fromEnvironment('RINGFENCE_STORE')) ?? config.setting('store')
+  if (url === undefined) return undefined
+  if (noteSecrets(url.text) && url === given) hideArguments(output, 'RINGFENCE_STORE')
+  output.explain(`store: ${redacted(url.text)}, from ${url.source}`)
   return url
 }
 
@@ -132,103 +127,12 @@ function fromFile(path: string | undefined): Setting | undefined {
   return { text, source: path }
 }
 
-function parseConfig(path: string, text: string): Config {
-  let config: unknown
-  try {
-    config = JSON.parse(text)
-  } catch {
-    // Node's message would quote the file, passwords and all.
-    throw usage(`${path} is not valid JSON`, 'correct or remove it')
-  }
-  if (typeof config !== 'object' || config === null || Array.isArray(config))
-    throw usage(`${path}: expected an object, got ${shown(config)}`)
-  for (const [key, value] of Object.entries(config)) {
-    if (!KEYS.includes(key as keyof Config)) throw usage(`${path}: expected ${KEYS.join(', ')}, got ${shown(key)}`)
-    if (typeof value !== 'string') throw usage(`${path}: ${key}: expected a string, got ${shown(value)}`)
-    if (value.trim() === '') throw usage(`${path}: ${key} is empty`, 'give it a value, or remove it')
-  }
-  const { engineFile, ...rest } = config as Config
-  // A path in a file is meant from where the file is.
-  return engineFile === undefined ? rest : { ...rest, engineFile: resolve(dirname(path), engineFile) }
-}
-
-function readOrThrow(path: string, what: string): string {
+export function readOrThrow(path: string, what: string): string {
   try {
     return readFileSync(path, 'utf8')
   } catch (error) {
     throw usage(`${what} can't be read: ${(error as Error).message}`)
   }
-}
-
-/** A config file that nobody named is there, or may be, and is not read. */
-class Unread extends Failure {
-  constructor(message: string, next: string) {
-    super(EXIT.usage, message, next)
-  }
-}
-
-interface Found {
-  readonly path: string
-  readonly text: string | undefined
-}
-
-/** A file of the current folder may have been put there by anyone, for a command that root runs there. */
-function inCurrentFolder(): Found {
-  const path = 'ringfence.json'
-  const check = ({ uid }: Stats): void => {
-    if (uid === 0 || uid === process.getuid?.() || process.getuid === undefined) return
-    throw new Unread(
-      `./${path} is not obeyed: it belongs to the user ${uid}, neither to this user nor to root`,
-      `if you trust it, name it: --config ${path}`,
-    )
-  }
-  const text = readIfThere(
-    path,
-    check,
-    'run it in a folder that this user may search; --config FILE names another file',
-  )
-  return { path, text }
-}
-
-function ofUser(): Found {
-  const { XDG_CONFIG_HOME: folder = '' } = process.env
-  const path = join(folder === '' ? join(homedir(), '.config') : folder, 'ringfence', 'config.json')
-  const next =
-    'if HOME or XDG_CONFIG_HOME is of another user (after sudo or su), set it to a folder of this one; --config FILE names another file'
-  return { path, text: readIfThere(path, () => undefined, next) }
-}
-
-/** Looks before it opens: a pipe without a writer would block us forever, and opening a device may have an effect. */
-function readIfThere(path: string, check: (stats: Stats) => void, next: string): string | undefined {
-  let file: number | undefined
-  try {
-    check(lstatSync(path))
-    const found = statSync(path)
-    check(found)
-    assertRegular(path, found)
-    // It may have been exchanged since.
-    file = openSync(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0))
-    const opened = fstatSync(file)
-    check(opened)
-    assertRegular(path, opened)
-    return readFileSync(file, 'utf8')
-  } catch (error) {
-    if (error instanceof Failure) throw error
-    const { code, message } = error as NodeJS.ErrnoException
-    if (code === 'ENOENT' || code === 'ENOTDIR') return undefined
-    throw new Unread(`the config file ${path} can't be read: ${message}`, next)
-  } finally {
-    if (file !== undefined) closeSync(file)
-  }
-}
-
-function assertRegular(path: string, stats: Stats): void {
-  if (stats.isFile()) return
-  const kind = stats.isDirectory() ? 'a folder' : stats.isFIFO() ? 'a pipe' : stats.isSocket() ? 'a socket' : 'a device'
-  throw new Unread(
-    `the config file ${path} can't be read: it is ${kind}, and no regular file`,
-    'remove it or rename it',
-  )
 }
 
 /** A variable that is set to nothing is a mistake, as in `RINGFENCE_URL=$REDIS_URL`: every machine would have a lock of its own. */

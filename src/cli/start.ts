@@ -1,9 +1,10 @@
 import { parse, unknownCommand, type CommandLine } from './command-line.ts'
 import { commandNamed } from './command-list.ts'
+import { Config, readConfig } from './config.ts'
 import { EXIT, Failure, usage } from './exit-codes.ts'
 import { messageOf, Output } from './output.ts'
 import type { Call } from './session.ts'
-import { readConfig } from './settings.ts'
+import { explain } from './settings.ts'
 import { Interrupted, signalCode, Signals } from './signals.ts'
 
 type Verb = (call: Call) => Promise<number>
@@ -55,7 +56,8 @@ function takes({ command }: CommandLine, option: string): boolean {
 }
 
 async function call(line: CommandLine, verb: Verb): Promise<number> {
-  const output = new Output({ json: line.options.has('json'), quiet: line.options.has('quiet') })
+  const [json, quiet, verbose] = ['json', 'quiet', 'verbose'].map((name) => line.options.has(name))
+  const output = new Output({ json: json!, quiet: quiet!, verbose: verbose! })
   const signals = new Signals()
   // Also of a callback, or of a stream that nobody reads any more: never with exit code 1, which may be the command's.
   process.on('uncaughtException', (error: NodeJS.ErrnoException) => {
@@ -63,7 +65,8 @@ async function call(line: CommandLine, verb: Verb): Promise<number> {
   })
   let exitCode: number
   try {
-    const config = takes(line, 'config') ? readConfig(line.options, output) : {}
+    const config = takes(line, 'config') ? readConfig(line.options, output) : new Config()
+    if (line.options.has('verbose')) explain(line.options, config, output)
     exitCode = await verb({ line, output, signals, config })
   } catch (error) {
     // What failed after an interruption failed because of it.

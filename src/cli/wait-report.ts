@@ -11,6 +11,8 @@ const REDRAW_MS = 1000
 const LOOK_MS = 5000
 /** How often a log gets a line. */
 const LOG_MS = 30_000
+/** What took less is not told. */
+const SHORTEST_MS = 1000
 /** How many of our attempts are remembered. */
 const MOST_OWNERS = 16
 
@@ -78,14 +80,14 @@ export class WaitReport {
     if (this.#seen === undefined || nowMs - this.#seen.atMs >= LOOK_MS) await this.#look()
     if (!this.#isWaiting) return
     // In the background it would write into what the person does now.
-    if (inForeground()) this.#output.live(`waiting ${this.#text()}`)
+    if (inForeground()) this.#output.live(`waiting${this.#text()}`)
     this.#timer = this.#clock.timer(() => void this.#redraw(), REDRAW_MS, true)
   }
 
   async #log(): Promise<void> {
     await this.#look()
     if (!this.#isWaiting) return
-    this.#output.say(`still waiting ${this.#text()}`)
+    this.#output.say(`still waiting${this.#text()}`)
     this.#timer = this.#clock.timer(() => void this.#log(), LOG_MS, true)
   }
 
@@ -99,12 +101,20 @@ export class WaitReport {
   #text(): string {
     const nowMs = this.#clock.monotonicMs()
     const { lease, atMs = nowMs } = this.#seen ?? {}
-    const waited = span(nowMs - this.#beganMs)
+    const waitedMs = nowMs - this.#beganMs
+    const waited = waitedMs < SHORTEST_MS ? '' : ` ${span(waitedMs)}`
     if (lease === undefined) return `${waited}: ${this.#subject.held}`
-    const { resource, owner, heldMs, line = [] } = lease
-    const since = heldMs === undefined ? '' : ` for ${span(heldMs + nowMs - atMs)}`
+    const { line = [] } = lease
     const place = line.findIndex((waiting) => this.#owners.has(waiting.owner)) + 1
     const inLine = place === 0 ? '' : `, number ${place} of ${line.length} in line`
-    return `${waited}${inLine}: '${resource}' is held by ${whoIs(owner)}${since}`
+    return `${waited}${inLine}: ${heldNow(lease, nowMs - atMs)}`
   }
+}
+
+/** Who is in the way, as a look of some time ago found it. */
+export function heldNow({ resource, owner, heldMs, offered }: LeaseInfo, agoMs: number): string {
+  if (offered === true) return `'${resource}' is offered to ${whoIs(owner)}`
+  const held = `'${resource}' is held by ${whoIs(owner)}`
+  if (heldMs === undefined) return held
+  return heldMs + agoMs < SHORTEST_MS ? `${held}, since just now` : `${held} for ${span(heldMs + agoMs)}`
 }

@@ -67,7 +67,7 @@ export class Holder {
     this.maxHoldMs = maxHold === undefined ? undefined : timeOf(maxHold, '--max-hold', { minMs: 1000 })
     this.#graceMs = this.#graceFor(this.ttlMs)
     this.#onLost = options.text('on-lost')
-    this.#label = options.text('label') ?? config.label
+    this.#label = setting('label', options, config)?.text
     this.#note = options.text('note') ?? programName(this.argv[0]!)
     if (options.has('tty') && options.has('no-tty')) throw usage('--tty and --no-tty exclude each other')
     this.#terminal = wantsTerminal(options.has('tty') ? 'always' : options.has('no-tty') ? 'never' : 'auto')

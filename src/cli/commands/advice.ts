@@ -132,7 +132,7 @@ const NAMES: Record<string, string> = {
   redis: 'one Redis',
   redlock: 'a quorum of five independent Redis masters (Redlock)',
   postgres: 'PostgreSQL',
-  mariadb: 'MariaDB (the engine is meant for MySQL too, but was never run on it)',
+  mariadb: 'MariaDB (of MySQL, 9 was run)',
   mongodb: 'MongoDB',
   consul: 'Consul',
   zookeeper: 'ZooKeeper',

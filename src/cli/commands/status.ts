@@ -27,7 +27,11 @@ export async function status(call: Call): Promise<number> {
       permits === undefined ? inspect(locks, resource) : permitsOf(locks, resource!)
     if (!line.options.has('watch')) {
       const leases = await look()
+      // A pool of permits has leases of other names.
+      const isPool = leases.length === 0 && resource !== undefined && permits === undefined
+      const ofPool = isPool && !output.quiet && !output.json ? await permitsOf(locks, resource) : []
       if (output.json) output.object({ engine: url, leases: leases.map(forMachines) })
+      else if (ofPool.length > 0) output.line(poolInUse(resource!, ofPool))
       else if (!output.quiet) print(leases, view)
       return resource !== undefined && !leases.some(({ offered }) => offered !== true) ? EXIT.no : EXIT.ok
     }
@@ -47,6 +51,11 @@ export async function status(call: Call): Promise<number> {
     }
     return EXIT.ok
   })
+}
+
+function poolInUse(resource: string, held: readonly LeaseInfo[]): string {
+  const [are, least] = [held.length === 1 ? 'permit of it is' : 'permits of it are', held.length]
+  return `nobody holds '${resource}' itself, but ${least} ${are} held: ringfence status ${resource} --permits N, with the number of its permits`
 }
 
 /** What to show of the leases, and where. */

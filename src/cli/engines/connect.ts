@@ -66,15 +66,16 @@ export function saidOf(source: string, error: unknown): unknown {
 const URL_OPTION = '--engine'
 
 /** What a scheme stands for, of a URL that is one. */
-export function ofScheme<T>(url: string, by: Readonly<Record<string, T>>): T {
+export function ofScheme<T>(
+  url: string,
+  by: Readonly<Record<string, T>>,
+  next = 'ringfence --help shows one of each',
+): T {
   const scheme = /^([a-z][a-z0-9+]*):/i.exec(url)?.[1]?.toLowerCase() ?? ''
   const found = by[scheme]
   if (found === undefined) {
     const known = Object.keys(by).join(', ')
-    throw usage(
-      `--engine: expected a URL with one of ${known}, got ${redacted(url)}`,
-      'ringfence --help shows one of each',
-    )
+    throw usage(`--engine: expected a URL with one of ${known}, got ${redacted(url)}`, next)
   }
   assertWellFormed(url)
   return found

@@ -54,9 +54,12 @@ const OPENERS: Readonly<Record<string, Opener>> = {
   valkeys: openRedis,
 }
 
+/** Not every engine can keep a history. */
+const EXAMPLE = 'a store is a database or a Redis server, such as postgres://app@db/app; docs/cli.md has one of each'
+
 export async function openStore({ text, source }: Setting): Promise<Store> {
   try {
-    return { ...(await ofScheme(text, OPENERS)(text)), url: redacted(text) }
+    return { ...(await ofScheme(text, OPENERS, EXAMPLE)(text)), url: redacted(text) }
   } catch (error) {
     throw saidOf(source, error)
   }

@@ -210,10 +210,10 @@ describe('what is wrong with the URL of an engine is said of where it came from'
   })
 
   test('of the config file, as are its times', async () => {
-    expect(await saidOfConfig({ engine: WRONG })).toMatch(/^ringfence: engine, in the config file: expected one Redis/)
+    expect(await saidOfConfig({ engine: WRONG })).toMatch(/^ringfence: engine, in own.json: expected one Redis/)
     for (const name of ['ttl', 'wait', 'grace'])
       expect(await saidOfConfig({ [name]: '5' })).toMatch(
-        `ringfence: ${name}, in the config file: expected a time with a unit`,
+        `ringfence: ${name}, in own.json: expected a time with a unit`,
       )
   })
 

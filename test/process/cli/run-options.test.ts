@@ -20,11 +20,15 @@ describe('--permits', () => {
     expect(new Set(permits)).toEqual(new Set(['0', '1']))
     expect(await home.run(['run', '-n', '--permits', '2', 'gpu', '--', 'true'])).toMatchObject({
       code: EXIT.held,
-      stderr: "ringfence: all 2 permits of 'gpu' were held\n",
+      stderr: expect.stringMatching(
+        /^ringfence: all 2 permits of 'gpu' were held, by \S+:\d+ \(sh\), \S+:\d+ \(sh\)\n$/,
+      ),
     })
     expect(await home.run(['run', '--wait', '300ms', '--permits', '2', 'gpu', '--', 'true'])).toMatchObject({
       code: EXIT.waitTimeout,
-      stderr: "ringfence: waited 300 ms while all 2 permits of 'gpu' were held\n",
+      stderr: expect.stringMatching(
+        /^ringfence: waited 300 ms while all 2 permits of 'gpu' were held, by \S+:\d+ \(sh\), /,
+      ),
     })
     const status = await home.run(['status', 'gpu', '--permits', '2'])
     expect(status).toMatchObject({ code: 0, stderr: '' })

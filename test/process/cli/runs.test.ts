@@ -97,7 +97,7 @@ test('what is wrong is said of where it came from', async () => {
   expect(await wrong(['runs'])).toContain('expected the name of one job')
   expect(await wrong(['runs', 'job', '--limit', '0', '--store', 'redis://a'])).toContain('--limit: expected')
   expect(await wrong(['runs', 'job'], { RINGFENCE_STORE: 'etcd://a' })).toMatch(
-    /RINGFENCE_STORE: expected a URL with one of postgres, .*redis.*, got etcd:\/\/a/,
+    /RINGFENCE_STORE: expected a URL with one of postgres, .*redis.*, got etcd:\/\/a\n {2}next: a store is a database or a Redis server/,
   )
   expect(await wrong(['runs', 'job', '--store', 'redis://a,b,c'])).toContain('--store: expected one Redis, got 3')
   expect(await wrong(['runs', 'job', '--store', 'redis://a?tabel=x'])).toContain("--store: unknown parameter 'tabel'")

@@ -91,3 +91,14 @@ test('release of readers with one label asks for an owner, and takes one', async
   // One that is left needs no name.
   expect(await home.run(['release', '--force', '--yes', 'report'], { env })).toMatchObject({ code: 0 })
 })
+
+test('status of a pool says that permits of it are held, and how to see them', async () => {
+  await using locks = createLocks(file(path))
+  await locks.semaphore('gpu', 4).acquire()
+  const { code, stdout } = await home.run(['status', 'gpu'], { env })
+  expect({ code, stdout }).toEqual({
+    code: EXIT.no,
+    stdout:
+      "nobody holds 'gpu' itself, but 1 permit of it is held: ringfence status gpu --permits N, with the number of its permits\n",
+  })
+})

@@ -136,7 +136,7 @@ test('release --force ends the lease of another, and never asks where nobody can
   }
 })
 
-test('doctor tells all findings, a score, and by its code whether the engine is fit', async () => {
+test('doctor groups findings, and tells a score, and by its code whether the engine is fit', async () => {
   const fit = await home.run(['doctor', '--json'])
   const report = JSON.parse(fit.stdout) as { score: number; fit: boolean; findings: { id: string }[] }
   expect(report).toMatchObject({ fit: true })
@@ -146,8 +146,15 @@ test('doctor tells all findings, a score, and by its code whether the engine is 
   await servers.nodes[0]!.cli('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru')
   await servers.nodes[0]!.cli('CONFIG', 'SET', 'maxmemory', '50mb')
   const sick = await home.run(['doctor'], { env })
+  expect(sick.stdout).not.toMatch(/^✓ ok 127/m)
+  expect(sick.stdout).toMatch(/^✓ ok \d+ things are as they should be \(--verbose shows them\)$/m)
   expect(sick.stdout).toMatch(/✗ critical .*allkeys-lru/)
-  expect(sick.stdout).toMatch(/redlock \(redis:\/\/:\*\*\*@127.*\): \d+ of 100, \d+ critical/)
+  expect(sick.stdout).toMatch(/redlock \(redis:\/\/:\*\*\*@127.*\): 0 of 100, \d+ critical/)
+  expect(sick.stdout).toMatch(/\n {2}0 means: do not rely on it/)
+  const all = await home.run(['doctor', '--verbose'], { env })
+  expect(all.stdout).toMatch(/^✓ ok 3 servers \(127.*, 127.*, 127.*\): The server answers\.$/m)
+  expect(all.stderr).toMatch(/^ringfence: engine: redis:\/\/:\*\*\*@127.*, from RINGFENCE_URL$/m)
+  withoutSecret(all.stdout + all.stderr)
   expect(sick.code).toBe(EXIT.no)
   withoutSecret(sick.stdout + sick.stderr)
   await servers.nodes[0]!.cli('CONFIG', 'SET', 'maxmemory-policy', 'noeviction')
@@ -168,7 +175,8 @@ test('doctor says that the engine is not fit while too few nodes may vote', asyn
   const env = { RINGFENCE_URL: `redis://${own.nodes.map(({ port }) => `127.0.0.1:${port}`).join(',')}` }
   await home.run(['init'], { env })
   const fit = /3 of 3 nodes may vote; 2 are needed/
-  expect(await home.run(['doctor'], { env })).toMatchObject({ code: 0, stdout: expect.stringMatching(fit) as string })
+  const all = await home.run(['doctor', '--verbose'], { env })
+  expect(all).toMatchObject({ code: 0, stdout: expect.stringMatching(fit) as string })
   for (const node of own.nodes.slice(0, 2)) await node.restart({ empty: true })
   const sick = await home.run(['doctor'], { env })
   expect(sick.stdout).toMatch(

@@ -3,8 +3,6 @@ import { expect, test } from 'vitest'
 import { percentiles, recommendedTtlMs, ttlReason } from '../../../src/cli/commands/bench.ts'
 import { parse } from '../../../src/cli/command-line.ts'
 import { CHILD_ENVIRONMENT, commandNamed, COMMANDS, ENVIRONMENT } from '../../../src/cli/command-list.ts'
-import { scoreOf } from '../../../src/cli/commands/doctor.ts'
-import type { Finding } from '../../../src/index.ts'
 import { manual } from '../../../src/cli/manual.ts'
 
 const file = (path: string): string => readFileSync(new URL(`../../../${path}`, import.meta.url), 'utf8')
@@ -67,17 +65,6 @@ test('docs/dashboard.md names every option of the dashboard’s own', () => {
   for (const { name } of own) expect(file('docs/dashboard.md')).toContain(`--${name}`)
 })
 
-function finding(severity: Finding['severity']): Finding {
-  return { id: 'x', severity, found: '', meaning: '' }
-}
-
-test('one critical finding leaves less than half of the score', () => {
-  expect(scoreOf([finding('ok'), finding('ok')])).toBe(100)
-  expect(scoreOf([finding('critical')])).toBeLessThan(50)
-  expect(scoreOf([finding('warning')])).toBeGreaterThan(50)
-  expect(scoreOf(Array.from({ length: 9 }, () => finding('critical')))).toBe(0)
-})
-
 test('percentiles are of the values themselves', () => {
   const times = Array.from({ length: 100 }, (_, index) => 100 - index)
   expect(percentiles(times)).toEqual({ p50: 50, p99: 99, worst: 100 })
@@ -90,4 +77,12 @@ test('the recommended ttl grows with the latency and the drift, and is never bel
   expect(ttlReason(15_000)).toContain('fifty times the p99')
   expect(recommendedTtlMs(100, { part: 0 })).toBe(15_000)
   expect(recommendedTtlMs(100, { part: -0.1 })).toBe(17_000)
+})
+
+test('an option that an election cannot have is refused with the reason', () => {
+  const elect = commandNamed('elect')!
+  for (const option of ['--shared', '--permits'])
+    expect(() => parse(elect, [option, 'leader'])).toThrow(
+      `unknown option ${option}: there is one leader; \`ringfence run ${option}`,
+    )
 })

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { WaitReport } from '../../../src/cli/wait-report.ts'
+import { heldNow, WaitReport } from '../../../src/cli/wait-report.ts'
 import type { LeaseInfo, LockEvent } from '../../../src/index.ts'
 import { ManualClock } from '../../../harness/manual-clock.ts'
 
@@ -44,4 +44,11 @@ test('who holds it may not be known, and may not be found out', async () => {
   report.observe(WAITING)
   await clock.advance(30_000)
   expect(said).toEqual(["still waiting 30 s: 'a' is held"])
+})
+
+test('a time below a second is not told, and what is only offered is not held', () => {
+  const lease: LeaseInfo = { resource: 'a', owner: 'y@heir', token: 1n, remainingMs: 900, heldMs: 4 }
+  expect(heldNow({ ...lease, offered: true }, 0)).toBe("'a' is offered to heir")
+  expect(heldNow(lease, 0)).toBe("'a' is held by heir, since just now")
+  expect(heldNow(lease, 2000)).toBe("'a' is held by heir for 2.0 s")
 })
