@@ -34,7 +34,8 @@ async function run({ account, form, sections, stopEvery, ttlMs }, store) {
       process.send({ type: 'written', token })
     } catch (error) {
       if (error.code === 'STALE_TOKEN') count.refused++
-      else if (store.isEnded?.(error)) count.ended++
+      // On a busy machine a lease can end before its first write: the guard rolls back.
+      else if (error.code === 'LEASE_LOST' || store.isEnded?.(error)) count.ended++
       else throw error
       process.send({ type: 'refused', token })
     }
