@@ -22,7 +22,7 @@ const sell = (barista, lease) =>
   })
 
 // In one process a lease that nobody renews does what a stopped process does.
-const first = await locks.acquire('espresso', { ttl: '100ms', renew: false })
+const first = await locks.acquire('espresso', { ttl: '1s', renew: false })
 await sell('A', first)
 // … A is stopped here, by its garbage collector or its hypervisor. Its lease ends, and B has the next one.
 const second = await locks.acquire('espresso')

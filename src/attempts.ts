@@ -197,7 +197,7 @@ export class Attempts {
         },
       )
       // It was adopted already, or its time was over.
-      if (outcome.kind === 'refused') throw new LeaseLostError(resources, 'stolen')
+      if (outcome.kind === 'refused') throw new LeaseLostError(resources, 'gone')
       const acquired = acquisition(plan, outcome.owner ?? owner, outcome, since)
       if (!this.#isWorthIt(acquired)) await this.#undo(plan, acquired)
       plan.granted(acquired)

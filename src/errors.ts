@@ -3,7 +3,7 @@ import type { NodeVote } from './engine.ts'
 
 /**
  * Why a lease is over. `released`, `moved` and `closed`: this process ended it. All others are losses. `unnoticed`: only its
- * release found that it had ended before.
+ * release found that it had ended before. `gone`: it could not be adopted any more.
  */
 export type LossReason =
   | 'stolen'
@@ -15,6 +15,7 @@ export type LossReason =
   | 'abandoned'
   | 'released'
   | 'moved'
+  | 'gone'
   | 'closed'
 
 /** An error as JSON: its own fields, with bigints as text, and its cause as the message of the cause. */
@@ -69,6 +70,10 @@ export interface HeldDetails {
   readonly here?: HeldHere | undefined
   /** It is a semaphore with that many. */
   readonly permits?: number
+  /** The owners of its permits, as far as they were seen. */
+  readonly holders?: readonly string[]
+  /** Those who have it would share it, but a writer waits for it. */
+  readonly writerWaits?: boolean | undefined
   readonly votes?: readonly NodeVote[] | undefined
 }
 
@@ -87,11 +92,12 @@ export class HeldError extends RingfenceError {
     resources: readonly string[],
     holder?: string,
     remainingMs?: number,
-    { here, permits, votes }: HeldDetails = {},
+    { here, permits, holders, votes, writerWaits = false }: HeldDetails = {},
   ) {
     const left = remainingMs === undefined ? '' : `, for ${span(remainingMs)} more unless renewed`
-    const by = here === undefined ? `held by ${holder ?? 'someone else'}${left}` : heldHere(here)
-    super(permits === undefined ? `${named(resources)} is ${by}` : allHeld(resources, permits), resources)
+    const other = writerWaits ? waitedFor(holder) : `held by ${holder ?? 'someone else'}${left}`
+    const by = here === undefined ? other : heldHere(here)
+    super(permits === undefined ? `${named(resources)} is ${by}` : allHeld(resources, permits, holders), resources)
     this.holder = holder
     this.remainingMs = remainingMs
     this.votes = votes
@@ -109,9 +115,16 @@ export class WaitTimeoutError extends RingfenceError {
   /** The owner string of the lease in the way, where the engine knows it. */
   readonly holder: string | undefined
 
-  constructor(resources: readonly string[], waitMs: number, holder?: string, { here, permits }: HeldDetails = {}) {
-    const why = here !== undefined ? `, ${heldHere(here)}` : holder === undefined ? '' : `, held by ${holder}`
-    const held = permits === undefined ? `for ${named(resources)}${why}` : `while ${allHeld(resources, permits)}`
+  constructor(
+    resources: readonly string[],
+    waitMs: number,
+    holder?: string,
+    { here, permits, holders, writerWaits = false }: HeldDetails = {},
+  ) {
+    const other = writerWaits ? `, ${waitedFor(holder)}` : holder === undefined ? '' : `, held by ${holder}`
+    const why = here === undefined ? other : `, ${heldHere(here)}`
+    const held =
+      permits === undefined ? `for ${named(resources)}${why}` : `while ${allHeld(resources, permits, holders)}`
     super(`waited ${inUnits(waitMs)} ${held}`, resources)
     this.waitMs = waitMs
     this.holder = holder
@@ -139,6 +152,9 @@ const LOSS_TEXT: Record<LossReason, string> = {
   abandoned: 'it was garbage-collected without being released',
   released: 'it was released',
   moved: 'it was handed off to another process',
+  gone:
+    'another process has adopted it already, or its time was up before this one could; a ticket is good for one adoption, so acquire ' +
+    'the resource anew',
   closed: 'its locks were closed',
 }
 
@@ -238,10 +254,20 @@ export class QuorumError extends EngineError {
   }
 }
 
-function allHeld(pool: readonly string[], permits: number): string {
+/** A reader is kept out by a writer that came before it, not by those who read. */
+function waitedFor(holder: string | undefined): string {
+  return `shared${holder === undefined ? '' : ` by ${holder}`}, and a writer waits for it, which keeps later readers out`
+}
+
+/** How many holders of permits an error names. */
+const MOST_NAMED = 3
+
+function allHeld(pool: readonly string[], permits: number, holders: readonly string[] = []): string {
+  const more = holders.length > MOST_NAMED ? ` and ${holders.length - MOST_NAMED} more` : ''
+  const by = holders.length === 0 ? '' : `, by ${holders.slice(0, MOST_NAMED).join(', ')}${more}`
   return permits === 1
-    ? `the one permit of ${named(pool)} was held`
-    : `all ${permits} permits of ${named(pool)} were held`
+    ? `the one permit of ${named(pool)} was held${by}`
+    : `all ${permits} permits of ${named(pool)} were held${by}`
 }
 
 /** This process itself holds it. */
@@ -250,9 +276,15 @@ export interface HeldHere {
   readonly forMs: number
   /** Whether the call is known to be inside of the `using` that holds it. */
   readonly isInside: boolean
+  /** Whether it is shared: then the call is one to write. */
+  readonly shared?: boolean
 }
 
-function heldHere({ forMs, isInside }: HeldHere): string {
+function heldHere({ forMs, isInside, shared = false }: HeldHere): string {
+  if (shared) {
+    const inside = isInside ? 'this call is inside of the one that reads, and' : 'a call inside of the one that reads'
+    return `shared by this very process for ${span(forMs)}; ${inside} waits for itself: take the outer lease without shared`
+  }
   const since = `held by this very process for ${span(forMs)}`
   if (!isInside) return `${since}. A lease is not re-entrant: is this call inside of the one that holds it?`
   return `${since}; this call is inside of the one that holds it: use that lease, or give both calls reentrant: true`

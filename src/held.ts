@@ -28,6 +28,15 @@ export class HeldLeases {
     }
   }
 
+  /** A valid lease on one of these resources that is in a writer's way, though others may share it. Looks at all: it is for errors. */
+  findShared(resources: readonly string[]): LeaseRecord | undefined {
+    for (const record of this) {
+      const isOne = record.shared && record.resources.some((resource) => resources.includes(resource))
+      if (isOne && record.remainingMs() > 0) return record
+    }
+    return undefined
+  }
+
   /** A valid lease on one of these resources that is in everybody's way, because it is exclusive. */
   find(resources: readonly string[]): LeaseRecord | undefined {
     for (const resource of resources) {

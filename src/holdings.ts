@@ -54,6 +54,11 @@ export class Holdings {
     return this.#held.find(resources)
   }
 
+  /** A lease of this process that is in the way of a call, for the error of that call. */
+  inTheWay(resources: readonly string[], shared: boolean): LeaseRecord | undefined {
+    return this.#held.find(resources) ?? (shared ? undefined : this.#held.findShared(resources))
+  }
+
   admit(acquisition: Acquisition, terms: LeaseTerms, waitedMs: number): Lease {
     const record = this.#record(acquisition, terms)
     const lease = terms.permit === undefined ? new Lease(record, this) : new PermitLease(record, this, terms.permit)
@@ -91,7 +96,7 @@ export class Holdings {
   /** Ends the lease here and not on the servers, after a last extension. Returns what the next holder needs. */
   async handOff(record: LeaseRecord, lease: Lease): Promise<LeaseJson> {
     assertMovable(this.#engine, record)
-    if (record.remainingMs() <= 0) throw new LeaseLostError(record.resources, record.over ?? 'expired')
+    if (record.remainingMs() <= 0) throw new LeaseLostError(record.resources, record.why())
     if (record.keepLeftMs() > 0) {
       throw new RangeError(
         'handOff: expected a lease that may end, got that of a job of `once` before its `atLeast` is over',

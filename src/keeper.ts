@@ -123,8 +123,7 @@ export class Keeper {
     const { renew, resources } = record
     const since = instant(this.#clock)
     const answer = await this.leave(record, record.ttlMs, 'stolen')
-    if (answer.kind === 'lost' || record.remainingMs() <= 0)
-      throw new LeaseLostError(resources, record.over ?? 'expired')
+    if (answer.kind === 'lost' || record.remainingMs() <= 0) throw new LeaseLostError(resources, record.why())
     if (answer.kind === 'held') return record.renewed(since, record.ttlMs)
     Object.assign(record, { renew, handle })
     this.#wakeFor(record)

@@ -6,6 +6,8 @@ export interface Known {
   readonly holder: string | undefined
   readonly failure: EngineError | undefined
   readonly atMs: number
+  /** The holders would share it, but a writer waits for it. */
+  readonly writerWaits?: boolean
 }
 
 export const NOTHING_KNOWN: Known = { answered: false, holder: undefined, failure: undefined, atMs: -Infinity }

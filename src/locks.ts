@@ -193,9 +193,10 @@ export class Locks implements AsyncDisposable {
     const use = nesting.current()
     const outcome = await this.#calls.tryAcquire(resources, terms)
     if (outcome instanceof Lease) return outcome
-    const { holder, remainingMs, votes } = outcome
-    const here = nesting.heldHere(use, { resources, shared: terms.shared }, holdings.find(resources))
-    throw new HeldError(resources, here?.owner ?? holder, remainingMs, { here, votes: votes?.() })
+    const { holder, remainingMs, votes, writerWaits } = outcome
+    const { shared } = terms
+    const here = nesting.heldHere(use, { resources, shared }, holdings.inTheWay(resources, shared))
+    throw new HeldError(resources, here?.owner ?? holder, remainingMs, { here, votes: votes?.(), writerWaits })
   }
 
   #terms(options: WaitOptions): WaitTerms {

@@ -44,7 +44,7 @@ export class Nesting {
   heldHere(use: Use | undefined, { resources, shared }: Wanted, found: LeaseRecord | undefined): HeldHere | undefined {
     const around = this.#around(use).find((lease) => !(shared && lease.shared) && hasSome(lease, resources))
     const held = around ?? found
-    return held && { owner: held.owner, forMs: held.heldMs(), isInside: around !== undefined }
+    return held && { owner: held.owner, forMs: held.heldMs(), isInside: around !== undefined, shared: held.shared }
   }
 
   /** The lease that is around a call that wants these, with a handle of its own. Undefined if it must get one itself. */

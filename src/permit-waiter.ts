@@ -79,9 +79,9 @@ export class PermitWaiter {
     if (this.#isSettled) return
     if (this.#calls.isClosed) return this.cancel(closedError(this.resources), 'closed')
     const { failure } = this.#known
-    const { count } = this.permits
+    const details = { permits: this.permits.count, holders: this.#holders() }
     if (failure !== undefined) this.cancel(failure, 'failed')
-    else this.cancel(new HeldError(this.resources, undefined, undefined, { permits: count }), 'held')
+    else this.cancel(new HeldError(this.resources, undefined, undefined, details), 'held')
   }
 
   /** Nobody before it in line has found that there is none. */
@@ -228,8 +228,8 @@ export class PermitWaiter {
     this.#resolve(lease)
   }
 
-  sawHeld(permit: number, { remainingMs }: Refusal): void {
-    this.permits.sawHeld(permit, remainingMs)
+  sawHeld(permit: number, { remainingMs, holder }: Refusal): void {
+    this.permits.sawHeld(permit, remainingMs, holder)
     this.#known = this.#found(undefined)
   }
 
@@ -287,7 +287,16 @@ export class PermitWaiter {
     const isHere = !answered && this.#allHere()
     if (!answered && !isHere)
       return this.cancel(unanswered(engine, { resources, ttlMs: terms.ttlMs }, terms.waitMs), 'failed')
-    this.cancel(new WaitTimeoutError(resources, terms.waitMs, undefined, { permits: permits.count }), 'timeout')
+    this.cancel(
+      new WaitTimeoutError(resources, terms.waitMs, undefined, { permits: permits.count, holders: this.#holders() }),
+      'timeout',
+    )
+  }
+
+  /** Who has the permits, as far as it was seen. */
+  #holders(): readonly string[] {
+    const isOneHere = Array.from({ length: this.permits.count }, (_, permit) => permit).some((one) => this.#isHere(one))
+    return [...(isOneHere ? ['this process'] : []), ...this.permits.holders()]
   }
 
   #allHere(): boolean {

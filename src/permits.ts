@@ -15,6 +15,7 @@ interface Sight {
   readonly atMs: number
   /** When its lease ends unless it is renewed. */
   readonly untilMs: number
+  readonly owner: string | undefined
 }
 
 /** The permits of a semaphore, and which of them were seen in the hands of others. */
@@ -51,15 +52,22 @@ export class Permits {
   }
 
   /** Somebody else has it. */
-  sawHeld(permit: number, remainingMs = GUESS_MS): void {
+  sawHeld(permit: number, remainingMs = GUESS_MS, owner?: string): void {
     const atMs = this.#clock.monotonicMs()
-    this.#held.set(permit, { atMs, untilMs: atMs + remainingMs })
+    this.#held.set(permit, { atMs, untilMs: atMs + remainingMs, owner })
   }
 
   /** It was waited for until now, and others have it still: the rest come first. */
   waitedFor(permit: number): void {
-    const { untilMs = 0 } = this.#held.get(permit) ?? {}
-    this.sawHeld(permit, Math.max(untilMs - this.#clock.monotonicMs(), REST_MS))
+    const { untilMs = 0, owner } = this.#held.get(permit) ?? {}
+    this.sawHeld(permit, Math.max(untilMs - this.#clock.monotonicMs(), REST_MS), owner)
+  }
+
+  /** Who was seen with them, in the order of their numbers. */
+  holders(): readonly string[] {
+    const nowMs = this.#clock.monotonicMs()
+    const seen = [...this.#held].filter(([, { untilMs }]) => untilMs > nowMs).sort(([one], [other]) => one - other)
+    return seen.flatMap(([, { owner }]) => owner ?? [])
   }
 
   forget(permit: number): void {

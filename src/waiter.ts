@@ -186,8 +186,8 @@ export class Waiter implements AttemptPlan {
     this.#tried?.(0)
   }
 
-  refusedOnce({ holder }: Refusal): void {
-    this.#refused(holder)
+  refusedOnce({ holder, writerWaits }: Refusal): void {
+    this.#refused(holder, writerWaits)
   }
 
   refused(refusal: Refusal): void {
@@ -330,9 +330,9 @@ export class Waiter implements AttemptPlan {
     })
   }
 
-  #refused(holder: string | undefined): void {
+  #refused(holder: string | undefined, writerWaits = false): void {
     const atMs = this.#calls.settings.clock.monotonicMs()
-    this.#known = { answered: true, holder, failure: undefined, atMs }
+    this.#known = { answered: true, holder, failure: undefined, atMs, writerWaits }
   }
 
   #failed(failure: EngineError): void {
@@ -344,16 +344,16 @@ export class Waiter implements AttemptPlan {
     const { resources } = this
     const { waitMs } = this.terms
     const { holdings, engine, nesting } = this.#calls
-    const here = nesting.heldHere(this.#use, this, holdings.find(resources))
+    const here = nesting.heldHere(this.#use, this, holdings.inTheWay(resources, this.shared))
     if (here !== undefined) {
       if (this.terms.orNull !== true) nesting.watch()
       return this.cancel(new WaitTimeoutError(resources, waitMs, here.owner, { here }), 'timeout')
     }
-    const { failure, holder, answered } = this.#asking().#known
+    const { failure, holder, answered, writerWaits } = this.#asking().#known
     if (failure !== undefined) return this.cancel(failure, 'failed')
     // An engine that has not answered at all is not a resource that is busy.
     if (!answered) return this.cancel(unanswered(engine, this, waitMs), 'failed')
-    this.cancel(new WaitTimeoutError(resources, waitMs, holder), 'timeout')
+    this.cancel(new WaitTimeoutError(resources, waitMs, holder, { writerWaits }), 'timeout')
   }
 
   /** Who makes the attempts. Further behind in a line a waiter makes none: what the first one knows is all there is to know. */

@@ -10,6 +10,7 @@ export const FIRST: readonly string[] = [
   'process/guards',
   'process/cli/loss',
   'engines/redis/peers/side-by-side',
+  'process/mixed-fleet',
   'sim/explore',
   'engines/semaphore',
   'process/cli/engines',

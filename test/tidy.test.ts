@@ -112,6 +112,7 @@ describe('imports', () => {
       'arguments',
       'back-off',
       'by-name',
+      'diagnosis',
       'engine',
       'clock',
       'random',
@@ -165,6 +166,7 @@ describe('imports', () => {
     const core = [
       'arguments',
       'clock',
+      'diagnosis',
       'duration',
       'engine',
       'errors',
@@ -202,7 +204,7 @@ describe('imports', () => {
 
   test('the command imports what users of the package can import, and the small tools', () => {
     const allowed =
-      /^src\/(cli\/|index\.ts$|((engines|guards)\/\w+|dashboard|guards)(\/index)?\.ts$|(arguments|clock|duration|owner|random)\.ts$)/
+      /^src\/(cli\/|index\.ts$|((engines|guards)\/\w+|dashboard|guards)(\/index)?\.ts$|(arguments|clock|diagnosis|duration|owner|random)\.ts$)/
     const own = all.filter(({ path }) => path.startsWith('src/cli/'))
     const wrong = own.filter(({ target }) => target.startsWith('src/') && !allowed.test(target))
     expect(wrong.map(shown)).toEqual([])
@@ -213,6 +215,7 @@ describe('imports', () => {
     const tools = [
       'arguments',
       'by-name',
+      'diagnosis',
       'engine',
       'clock',
       'random',

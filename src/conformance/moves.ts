@@ -77,9 +77,9 @@ export const MOVES: Cases = {
     const lease = await one.acquire(name!)
     const json = lease.toJSON()
     await lease.release()
-    await assert.rejects(two.adopt(json), { code: 'LEASE_LOST', reason: 'stolen' })
+    await assert.rejects(two.adopt(json), { code: 'LEASE_LOST', reason: 'gone' })
     await using next = await one.acquire(name!)
-    await assert.rejects(two.adopt(json), { code: 'LEASE_LOST', reason: 'stolen' })
+    await assert.rejects(two.adopt(json), { code: 'LEASE_LOST', reason: 'gone' })
     await next.extend()
   },
 }

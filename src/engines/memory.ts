@@ -126,19 +126,29 @@ class MemoryEngine implements Engine {
     let holder: string | undefined
     let leftMs = 0
     let mostMs = Infinity
+    let writerWaits = false
     for (const resource of resources) {
       const holding = this.#holding(resource)
       const isBesideReaders = shared && holding?.shared === true
       if (holding !== undefined && !isBesideReaders) {
         const last = lastOf(holding)
         if (last.untilMs - now > leftMs) [holder, leftMs] = [last.owner, last.untilMs - now]
-      } else if (shared) leftMs = Math.max(leftMs, this.#wantedMs(resource))
+      } else if (shared && this.#wantedMs(resource) > 0) {
+        leftMs = Math.max(leftMs, this.#wantedMs(resource))
+        writerWaits = true
+      }
       if (holding?.shared !== true || shared || !waits) continue
       this.#wantedUntilMs.set(resource, now + WANTED_MS)
       mostMs = COME_AGAIN_MS
     }
     if (leftMs <= 0) return undefined
-    return { kind: 'refused', reason: 'held', remainingMs: Math.min(leftMs, mostMs), ...given({ holder }) }
+    return {
+      kind: 'refused',
+      reason: 'held',
+      remainingMs: Math.min(leftMs, mostMs),
+      ...given({ holder }),
+      ...(writerWaits && holder === undefined ? { writerWaits } : {}),
+    }
   }
 
   /** How much longer a writer that waits keeps readers out. */

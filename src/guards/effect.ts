@@ -20,6 +20,21 @@ export interface EffectOptions {
   keep?: Duration
 }
 
+/**
+ * The work of `once`, whose result is kept as JSON. What JSON would turn into something else (a Date, a bigint, a Map, a function) is a
+ * type error at the work; convert it there, to a string for example.
+ */
+export type EffectWork<T> = [T] extends [AsJson<T>] ? unknown : { readonly 'the result must be JSON': AsJson<T> }
+
+/** The same type, and never where it is not JSON. */
+type AsJson<T> = T extends bigint | symbol | ((...args: never[]) => unknown) | NotPlain
+  ? never
+  : T extends object
+    ? { [K in keyof T]: AsJson<T[K]> }
+    : T
+
+type NotPlain = { toJSON: unknown } | ReadonlyMap<unknown, unknown> | ReadonlySet<unknown>
+
 /** A record as its store has it. */
 export interface StoredEffect {
   /** JSON; null for work that returned nothing. */

@@ -1,5 +1,5 @@
 export type { Fence, Fenced, Guard, GuardEvent, GuardOptions } from './guard.ts'
-export type { Effect, EffectOptions } from './effect.ts'
+export type { Effect, EffectOptions, EffectWork } from './effect.ts'
 export type { RecordedRun, Run, RunLog, RunsOptions, RunStore } from '../runs.ts'
 export type { ColumnFence, ColumnOptions } from './column.ts'
 export type { Isolation, TransactionalLike } from '../engines/shared/sql/transaction.ts'

@@ -24,6 +24,8 @@ export function mariadbGuard<Transaction>(
   return new SqlStoreGuard(MARIADB, recogniseTransactional(client), options)
 }
 
+const CHANGED_SINCE_READ = 1020
+
 const MARIADB: Dialect = {
   name: 'mariadb',
   // Bytes: text would be compared by a collation, for which 'a', 'A' and 'a ' may be one resource.
@@ -43,7 +45,7 @@ const MARIADB: Dialect = {
   runs: MARIADB_RUNS,
   isUnknown: (error) => failureKind(error) === 'unknown',
   // A deadlock that ended us and not the other; a wait for a row that took too long; a row changed after our snapshot.
-  isConflict: (error) => [1213, 1205, 1020].includes(errorNumber(error)),
+  isConflict: (error) => [1213, 1205, CHANGED_SINCE_READ].includes(errorNumber(error)),
   isMissingTable: (error) => errorNumber(error) === 1146,
   isAnswer,
   isCreated: (error) => errorNumber(error) === 1050,
@@ -84,6 +86,16 @@ async function raise(
  * the plain read finds other ones than the locking read.
  */
 async function raiseWithin(query: SqlQuery, table: string, lease: Fenced): Promise<readonly RefusedResource[]> {
+  try {
+    return await raiseAsRead(query, table, lease)
+  } catch (error) {
+    // With innodb_snapshot_isolation, which is on from MariaDB 11.6 on, the server itself refuses what the snapshot lacks.
+    if (errorNumber(error) === CHANGED_SINCE_READ) throw readTooEarly(lease, error)
+    throw error
+  }
+}
+
+async function raiseAsRead(query: SqlQuery, table: string, lease: Fenced): Promise<readonly RefusedResource[]> {
   // Locks the rows that are there, and creates those that are not.
   await query(
     `INSERT INTO ${table} (resource, engine, token) VALUES ${lease.resources.map(() => `(?, '', 0)`).join(', ')}
@@ -99,14 +111,17 @@ async function raiseWithin(query: SqlQuery, table: string, lease: Fenced): Promi
   }
   const refused = refusedOf(lease, rows.filter(isFence))
   if (refused.length > 0) return refused
-  if (JSON.stringify(asRead) !== JSON.stringify(rows)) {
-    throw new GuardError(
-      'the transaction had read before it entered, and a newer holder has written since: roll back and start again, with within() first',
-      lease.resources,
-    )
-  }
+  if (JSON.stringify(asRead) !== JSON.stringify(rows)) throw readTooEarly(lease)
   await lift(query, table, lease, rows)
   return []
+}
+
+function readTooEarly({ resources }: Fenced, cause?: unknown): GuardError {
+  return new GuardError(
+    'the transaction had read before it entered, and a newer holder has written since: roll back and start again, with within() first',
+    resources,
+    { cause },
+  )
 }
 
 /** One row at a time, by its key: so they are locked in the order of the lease, and nothing else is. */

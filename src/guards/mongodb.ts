@@ -8,7 +8,7 @@ import { GuardError } from '../errors.ts'
 import { resourceName } from '../options.ts'
 import { runLimit, shortMessage, type RecordedRun, type Run, type RunsOptions, type RunStore } from '../runs.ts'
 import { effectOf, keepMsOf, keyOrThrow, resultText, unknownEffect } from './effect.ts'
-import type { Effect, EffectOptions, StoredEffect } from './effect.ts'
+import type { Effect, EffectOptions, EffectWork, StoredEffect } from './effect.ts'
 import { fencedTransaction } from './fenced-transaction.ts'
 import {
   fencedOrThrow,
@@ -51,7 +51,8 @@ export interface MongodbGuardOptions extends GuardOptions {
  * The fences are documents of their own, checked and raised in the transaction that writes; that needs a replica set or
  * a sharded cluster. Without one there is `documents`, where every document carries its own fence.
  */
-export interface MongodbGuard<Session> extends Guard, RunStore {
+// oxlint-disable-next-line typescript/no-explicit-any -- a guard of any driver, whose work says itself what it gets
+export interface MongodbGuard<Session = any> extends Guard, RunStore {
   /**
    * Opens a transaction, raises the fence, runs the work in it and commits, by majority. Pass the session to every read and
    * write of the work, or they are outside of the transaction. The work runs once: if its own operations conflict, it fails.
@@ -65,7 +66,7 @@ export interface MongodbGuard<Session> extends Guard, RunStore {
   once<T>(
     lease: Fenced,
     key: string,
-    work: (session: Session) => T | Promise<T>,
+    work: ((session: Session) => T | Promise<T>) & EffectWork<T>,
     options?: EffectOptions,
   ): Promise<Effect<T>>
   /** As `transaction`, in a transaction that is already open. When it rejects, abort the transaction. */

@@ -15,7 +15,7 @@ import {
 } from '../runs.ts'
 import { columnFence, type ColumnFence, type ColumnOptions, type ColumnSyntax } from './column.ts'
 import { effectOf, keepMsOf, keyOrThrow, resultText, unknownEffect, type Effect, type EffectOptions } from './effect.ts'
-import type { StoredEffect } from './effect.ts'
+import type { EffectWork, StoredEffect } from './effect.ts'
 import { fencedTransaction } from './fenced-transaction.ts'
 import {
   fencedOrThrow,
@@ -45,7 +45,8 @@ export interface TransactionOptions {
 
 export interface SqlEffectOptions extends EffectOptions, TransactionOptions {}
 
-export interface SqlGuard<Transaction> extends Guard, RunStore {
+// oxlint-disable-next-line typescript/no-explicit-any -- a guard of any driver, whose work says itself what it gets
+export interface SqlGuard<Transaction = any> extends Guard, RunStore {
   /**
    * The statement that creates the table of the fences, for a migration. Without one, the guard creates each table when it is
    * first missing.
@@ -75,7 +76,7 @@ export interface SqlGuard<Transaction> extends Guard, RunStore {
   once<T>(
     lease: Fenced,
     key: string,
-    work: (transaction: Transaction) => T | Promise<T>,
+    work: ((transaction: Transaction) => T | Promise<T>) & EffectWork<T>,
     options?: SqlEffectOptions,
   ): Promise<Effect<T>>
   /**

@@ -220,7 +220,7 @@ describe('two holders at once', () => {
     await connection.query('SELECT * FROM account')
     await guard.transaction(leaseOf(resource, 2n), (tx) => tx.query(SET, [resource, 5]))
     // The server itself would go on: its snapshot still shows the balance of before.
-    expect(await connection.query('SELECT * FROM account WHERE id = ?', [resource])).toEqual([])
+    expect(await connection.query('SELECT * FROM account WHERE id = ?', [resource])).toHaveLength(0)
     await expect(guard.within(connection, leaseOf(resource, 3n))).rejects.toMatchObject({
       code: 'GUARD',
       transient: true,

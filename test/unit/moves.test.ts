@@ -61,6 +61,14 @@ describe('handOff', () => {
     expect(lease.toJSON().over).toBe('stolen')
   })
 
+  test('of a lease that is over says why', async () => {
+    const { clock, locks } = bench({ ttl: '9s' })
+    const lease = await locks.acquire('a', { maxHold: '2s' })
+    // The clock is ahead of the timer that ends it.
+    clock.pass(3000)
+    await expect(lease.handOff()).rejects.toMatchObject({ code: 'LEASE_LOST', reason: 'max-hold' })
+  })
+
   test('that cannot be proved rejects, and the lease goes on here as before', async () => {
     const { clock, engine, locks } = bench({ ttl: '9s' })
     const lease = await locks.acquire('a')
@@ -157,7 +165,7 @@ describe('adopt', () => {
     const ticket = sent(await (await neighbour(it).acquire('a')).handOff())
     const outcomes = await Promise.allSettled([locks.adopt(ticket), locks.adopt(ticket), locks.adopt(ticket)])
     expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'rejected'])
-    await expect(locks.adopt(ticket)).rejects.toMatchObject({ code: 'LEASE_LOST', reason: 'stolen' })
+    await expect(locks.adopt(ticket)).rejects.toMatchObject({ code: 'LEASE_LOST', reason: 'gone' })
   })
 
   test('of a lease that ran out, or was over when it was written, rejects as lost', async () => {

@@ -235,18 +235,18 @@ describe('a wait', () => {
     await it.clock.advance(5000)
     expect(first.reason).toBeInstanceOf(WaitTimeoutError)
     expect(first.reason).toMatchObject({
-      message: "waited 5 s while all 2 permits of 'gpu' were held",
+      message: expect.stringMatching(/^waited 5 s while all 2 permits of 'gpu' were held, by /),
       resources: ['gpu'],
     })
     for (const { reason } of [second, third]) expect(reason).toBeInstanceOf(WaitTimeoutError)
     const nothing = await pool.acquire({ wait: 0 }).catch((error: unknown) => error)
     expect(nothing).toBeInstanceOf(HeldError)
-    expect((nothing as Error).message).toBe("all 2 permits of 'gpu' were held")
+    expect((nothing as Error).message).toMatch(/^all 2 permits of 'gpu' were held, by this process, \w+@/)
     const mutex = it.locks.semaphore('cpu', 1)
     await mutex.acquire()
     const here = watched(mutex.acquire({ wait: '1s' }))
     await it.clock.advance(1000)
-    expect((here.reason as Error).message).toBe("waited 1 s while the one permit of 'cpu' was held")
+    expect((here.reason as Error).message).toBe("waited 1 s while the one permit of 'cpu' was held, by this process")
   })
 
   test('that was aborted leaves nothing behind, whatever was under way', async () => {
@@ -579,4 +579,17 @@ test('an observer may abort a wait as it begins', async () => {
   const it = bench({ observe: ({ type }) => void (type === 'asked' && controller.abort(new Error('not now'))) })
   await expect(it.locks.semaphore('gpu', 2).acquire({ signal: controller.signal })).rejects.toThrow('not now')
   expect(it.engine.count('acquire')).toBe(0)
+})
+
+test('the error of a full pool names those who have its permits, as far as they were seen', async () => {
+  const it = bench()
+  const others = ['alice', 'bob', 'carol', 'dave'].map((label) => neighbour(it, { label }).semaphore('gpu', 4))
+  for (const pool of others) await pool.acquire()
+  const pool = it.locks.semaphore('gpu', 4)
+  await expect(pool.acquire({ wait: 0 })).rejects.toThrow(
+    /^all 4 permits of 'gpu' were held, by \w+@\w+, \w+@\w+, \w+@\w+ and 1 more$/,
+  )
+  const late = watched(pool.acquire({ wait: 500 }))
+  await it.clock.advance(500)
+  expect(String(late.reason)).toMatch(/waited 500 ms while all 4 permits of 'gpu' were held, by \w+@/)
 })

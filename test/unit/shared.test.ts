@@ -247,7 +247,7 @@ describe('the memory engine', () => {
     expect(await engine.acquire(request(['a'], { waits: true }))).toMatchObject({ kind: 'refused', remainingMs: 1000 })
     await clock.advance(1000)
     const kept = await engine.acquire(request(['a'], SHARED))
-    expect(kept).toEqual({ kind: 'refused', reason: 'held', remainingMs: 2000 })
+    expect(kept).toEqual({ kind: 'refused', reason: 'held', remainingMs: 2000, writerWaits: true })
     await clock.advance(2000)
     expect(await engine.acquire(request(['a'], SHARED))).toMatchObject({ kind: 'granted' })
   })
@@ -265,5 +265,35 @@ describe('the memory engine', () => {
     await engine.release({ ...writer, token: 2n })
     // It has had its turn.
     expect(await engine.acquire(request(['a'], SHARED))).toMatchObject({ kind: 'granted', token: 3n })
+  })
+})
+
+describe('an error about readers', () => {
+  test('tells a reader that a writer waits, and not that others read', async () => {
+    const it = bench()
+    await neighbour(it).acquire('a', SHARED)
+    const writing = watched(neighbour(it).acquire('a', { wait: '1h' }))
+    await it.clock.advance(0)
+    expect(writing.state).toBe('pending')
+    await expect(it.locks.acquire('a', { ...SHARED, wait: 0 })).rejects.toThrow(
+      "'a' is shared, and a writer waits for it, which keeps later readers out",
+    )
+    const late = watched(it.locks.acquire('a', { ...SHARED, wait: 500 }))
+    await it.clock.advance(500)
+    expect(String(late.reason)).toContain("waited 500 ms for 'a', shared, and a writer waits for it")
+  })
+
+  test('tells who reads and asks to write that it waits for itself', async () => {
+    const it = bench()
+    const inside =
+      "'a' is shared by this very process for 0 ms; a call inside of the one that reads waits for itself: take the outer lease without shared"
+    await it.locks.using('a', SHARED, async () => {
+      await expect(it.locks.acquire('a', { wait: 0 })).rejects.toThrow(inside)
+      const late = watched(it.locks.acquire('a', { wait: 500 }))
+      await it.clock.advance(500)
+      expect(String(late.reason)).toContain(
+        "waited 500 ms for 'a', shared by this very process for 500 ms; a call inside",
+      )
+    })
   })
 })

@@ -119,7 +119,7 @@ export class RedisEngine implements Engine {
           const { length } = this.#nodes
           if (token !== undefined) resolve(grantOf(token, election, this.#observed))
           else if (election.failures.length > length - this.#quorum) reject(this.#failure(election.failures, resources))
-          else resolve(withNextRound(refusalOf(election, length), request, elapsedMs(this.#clock, began)))
+          else resolve(withNextRound(refusalOf(election, length, shared), request, elapsedMs(this.#clock, began)))
         },
       })
     })

@@ -10,7 +10,7 @@ export function grantOf(token: number, election: Election, isObserved: boolean):
 }
 
 /** The refusal of an election that was lost although enough nodes answered. */
-export function refusalOf(election: Election, size: number): Refusal {
+export function refusalOf(election: Election, size: number, shared = false): Refusal {
   const { refusals } = election
   const quorum = quorumOf(size)
   const held = heldBy(election, quorum) ?? refusals[0]
@@ -18,7 +18,13 @@ export function refusalOf(election: Election, size: number): Refusal {
   const votes = refusals.filter((refusal) => held !== undefined && isSame(refusal, held)).length
   // As far as is known: the others have not answered, or were not even asked.
   const mayHoldQuorum = election.granted().length === 0 && votes + size - refusals.length >= quorum
-  const named = { ...(holder === undefined ? {} : { holder }), votes: () => election.votes() }
+  // Readers do not keep each other out.
+  const writerWaits = shared && held?.shared === true
+  const named = {
+    ...(holder === undefined ? {} : { holder }),
+    ...(writerWaits ? { writerWaits } : {}),
+    votes: () => election.votes(),
+  }
   if (votes < quorum && !mayHoldQuorum) return { kind: 'refused', reason: 'split', ...named }
   const remainingMs = freeInMs(election, quorum)
   return { kind: 'refused', reason: 'held', ...named, ...(remainingMs === undefined ? {} : { remainingMs }) }

@@ -28,14 +28,14 @@ export class SingleNode {
 
   acquire(
     keys: KeySet,
-    { owner, ttlMs, resources }: LeaseRequest,
+    { owner, ttlMs, resources, shared }: LeaseRequest,
     proposal: number,
     resolve: (outcome: Grant | Refusal) => void,
     reject: (error: EngineError) => void,
   ): void {
     const step = this.#node.acquireStep(keys, owner, ttlMs, proposal)
     this.#ask(step, ttlMs, resources, {
-      answered: (answer) => resolve(outcome(answer)),
+      answered: (answer) => resolve(outcome(answer, shared)),
       failed: reject,
       undo: (cause) => {
         // A vote that was not asked for cannot be given.
@@ -129,8 +129,16 @@ class Question<T> implements StepListener<T> {
   }
 }
 
-function outcome(answer: NodeGrant | NodeRefusal): Grant | Refusal {
+function outcome(answer: NodeGrant | NodeRefusal, shared = false): Grant | Refusal {
   if (answer.kind === 'granted') return { kind: 'granted', token: BigInt(answer.fence) }
   const { holder, remainingMs } = answer
-  return { kind: 'refused', reason: 'held', holder, ...(remainingMs === undefined ? {} : { remainingMs }) }
+  // Readers do not keep each other out.
+  const writerWaits = shared && answer.shared ? { writerWaits: true } : {}
+  return {
+    kind: 'refused',
+    reason: 'held',
+    holder,
+    ...writerWaits,
+    ...(remainingMs === undefined ? {} : { remainingMs }),
+  }
 }

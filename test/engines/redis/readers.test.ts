@@ -93,6 +93,21 @@ test('readers of many processes who wait for a writer get in together, with one 
   expect(await bench.client.exists('order', 'ringfence:readers:{order}', 'ringfence:line:{order}')).toBe(0)
 })
 
+test('a reader that is kept out by a writer in line is told so, and not that others read', async () => {
+  await using bench = await startBench()
+  const [first, second, third] = [bench.locks(), bench.locks(), bench.locks()]
+  const reader = await first.acquire('order', SHARED)
+  const writing = second.acquire('order', { wait: '20s' })
+  await until(async () => (await bench.client.zcount('ringfence:line:{order}', '(0', '+inf')) === 1, {
+    what: 'the writer is in line',
+  })
+  await expect(third.acquire('order', { ...SHARED, wait: 0 })).rejects.toThrow(
+    `'order' is shared by ${reader.owner}, and a writer waits for it, which keeps later readers out`,
+  )
+  await reader.release()
+  await (await writing).release()
+})
+
 test('a user that may not use the keys of readers has exclusive leases, and an error that says why it has no other', async () => {
   await using bench = await startBench({
     acl: ['writer on nopass ~order ~ringfence:fence:* ~ringfence:line:* &* +@all'],

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { startWorker } from '../../../harness/child.ts'
 import { isGone } from '../../../harness/process-tree.ts'
@@ -55,6 +56,8 @@ test('what a killed process has started dies with it', async () => {
   await worker.next(isType('ready'))
   worker.send({ type: 'start', value: [command, args] })
   const { value } = await worker.next(isType('started'))
+  // Only then is it tied: setpriv asks the kernel for it, and becomes the program.
+  await until(() => readFileSync(`/proc/${String(value)}/comm`, 'utf8') === 'sleep\n', { what: 'the program' })
   await worker.kill()
   await until(() => isGone(Number(value)), { what: 'the end of what it started' })
   expect(isGone(Number(value))).toBe(true)
