@@ -154,6 +154,10 @@ describe('the votes of a quorum', () => {
     const own = nodes.nodes.map(({ port }) => new Redis({ host: '127.0.0.1', port }).on('error', () => undefined))
     const one = createLocks(redlock(own, { requestTimeout: '10s' }), { ttl: '60s' })
     const lease = await one.acquire('voted')
+    // Two of them are enough for the grant; the third one may still be on its way to being let in, which takes a look at all.
+    await until(async () => (await Promise.all(nodes.nodes.map((node) => node.cli('GET', 'voted')))).every(Boolean), {
+      what: 'every node has voted',
+    })
     const [frozen, ...others] = nodes.nodes
     await frozen!.freeze()
     const two = createLocks(redlock(own, { requestTimeout: '10s' }))
