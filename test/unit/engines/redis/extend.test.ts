@@ -44,7 +44,11 @@ function extending(replies: readonly Reply[], open = makeOpen()) {
   return { clock, answer, repaired, open }
 }
 
-const reply = fc.record({ say: fc.constantFrom<Say>('yes', 'no', 'fail', 'never'), delayMs: fc.nat(99) })
+/** Answers come after at least a millisecond, so that there is a moment before. */
+const reply = fc.record({
+  say: fc.constantFrom<Say>('yes', 'no', 'fail', 'never'),
+  delayMs: fc.integer({ min: 1, max: 99 }),
+})
 
 describe('extending on a quorum', () => {
   test('is held, lost or unknown by the answers alone, for any number of nodes and any order', async () => {
