@@ -56,6 +56,11 @@ export class Home implements AsyncDisposable {
     return this.#spawn('script', ['-qec', command, '/dev/null'], options)
   }
 
+  /** A line for the shell, in which `$NODE $RINGFENCE` is the command. */
+  shell(line: string, options: StartOptions = {}): Command {
+    return this.#spawn('/bin/sh', ['-c', line], options)
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await Promise.all(this.#commands.map((command) => command.kill()))
     removeFolder(this.folder)

@@ -18,10 +18,32 @@ const GIVEN: Record<string, string> = {
     import { postgresGuard } from 'ringfence/guard'
     import { redlock } from 'ringfence/redis'
     declare const clients: unknown[], pool: Pool`,
-  'docs/from-redlock.md': `
+  'docs/migrating/README.md': `
+    import type { Locks } from 'ringfence'
+    declare const locks: Locks
+    declare function oldLock(name: string, work: (signal: AbortSignal) => Promise<void>): Promise<void>
+    declare function charge(signal: AbortSignal): Promise<void>`,
+  'docs/migrating/redlock.md': `
     import { Redis } from 'ioredis'
     declare const a: Redis, b: Redis, c: Redis
     declare function charge(signal: AbortSignal): Promise<void>`,
+  'docs/migrating/redis-semaphore.md': `
+    import { Redis } from 'ioredis'
+    declare const client: Redis
+    declare function charge(signal: AbortSignal): Promise<void>`,
+  'docs/migrating/verrou.md': `
+    import { Redis } from 'ioredis'
+    declare const connection: Redis
+    declare function charge(signal: AbortSignal): Promise<void>`,
+  'docs/migrating/syncguard.md': `
+    import { Redis } from 'ioredis'
+    declare const client: Redis
+    declare function charge(signal: AbortSignal): Promise<void>`,
+  'docs/migrating/engines.md': `
+    import type { Lease, Locks } from 'ringfence'
+    import type { RedisGuard } from 'ringfence/guard'
+    declare const before: Locks, after: Locks, guard: RedisGuard
+    declare function charge(lease: Lease, signal: AbortSignal): Promise<void>`,
   'docs/fencing.md': `
     import { Pool } from 'pg'
     import type { Lease, Locks } from 'ringfence'
