@@ -273,8 +273,19 @@ export interface NodeState {
   readonly sitsOutMs?: number
   /** That time begins with the next attempt to get a lease, because there has been none since the restart. */
   readonly sitsOutLater?: boolean
+  /** Where it tells. */
+  readonly memory?: ServerMemory
   /** Why it did not answer. */
   readonly error?: string
+}
+
+export interface ServerMemory {
+  /** What its data takes. */
+  readonly usedBytes: number
+  /** The most that it may take. Absent: there is no limit. */
+  readonly limitBytes?: number
+  /** How many keys the server has removed to make room, since it started. A lock may be among them. */
+  readonly evictedKeys: number
 }
 
 /** What an engine promises, for programs. docs/guarantees.md says the same in words. */

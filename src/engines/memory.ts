@@ -9,6 +9,7 @@ import type {
   LeaseInfo,
   LeaseRef,
   LeaseRequest,
+  NodeState,
   Refusal,
   Release,
   Watch,
@@ -115,6 +116,11 @@ class MemoryEngine implements Engine {
         'Use another engine as soon as a second process does the same work.',
       ),
     ]
+  }
+
+  /** There is no server, and no clock but ours. */
+  async probe(): Promise<readonly NodeState[]> {
+    return [{ node: this.name, roundTripMs: 0, clockOffsetMs: undefined }]
   }
 
   async close(): Promise<void> {

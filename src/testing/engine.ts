@@ -9,12 +9,14 @@ import type {
   LeaseInfo,
   LeaseRef,
   LeaseRequest,
+  NodeState,
   Refusal,
   Release,
   Watch,
 } from '../engine.ts'
 import { memory } from '../engines/memory.ts'
 import { findings } from '../engines/shared/findings.ts'
+import { silent } from '../engines/shared/probe.ts'
 import { EngineError } from '../errors.ts'
 import { newOwner } from '../owner.ts'
 import { systemRandom } from '../random.ts'
@@ -35,6 +37,7 @@ export interface Other {
 }
 
 const DEFAULT_TTL_MS = 30_000
+const NO_SERVER = { roundTripMs: 0, clockOffsetMs: undefined }
 
 /**
  * The engine of `memory()`, and a test decides what happens to it: someone else takes a lease, a lease is gone, the servers
@@ -130,6 +133,10 @@ export class TestEngine implements Engine {
   async check(ttlMs: number): Promise<readonly Finding[]> {
     if (this.#outage === undefined) return this.#memory.check(ttlMs)
     return [findings(this.name).unreachable(this.#outage, 'Call recover().')]
+  }
+
+  async probe(): Promise<readonly NodeState[]> {
+    return [this.#outage === undefined ? { node: this.name, ...NO_SERVER } : silent(this.name, this.#outage)]
   }
 
   async close(): Promise<void> {

@@ -5,6 +5,6 @@ import { viewOf } from '../../harness/engine-view.ts'
 
 describe('memory', () => {
   const engine = memory()
-  const setup = { engine: () => viewOf(engine), methods: ['handOver', 'watch'] as const, shared: true }
+  const setup = { engine: () => viewOf(engine), methods: ['handOver', 'watch', 'probe'] as const, shared: true }
   for (const { name, run } of conformance(setup)) test(name, run)
 })

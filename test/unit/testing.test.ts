@@ -9,7 +9,7 @@ describe('the engine for tests is an engine', () => {
   const engine = new TestEngine()
   const setup = {
     engine: () => viewOf(engine),
-    methods: ['handOver', 'onDoubt', 'watch'] as const,
+    methods: ['handOver', 'onDoubt', 'watch', 'probe'] as const,
     shared: true,
     async disconnect() {
       for await (const { resource } of engine.inspect()) await engine.lose(resource)

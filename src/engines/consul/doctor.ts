@@ -1,6 +1,8 @@
-import type { Engine, Finding } from '../../engine.ts'
+import type { Engine, Finding, NodeState } from '../../engine.ts'
 import { findings, sentence } from '../shared/findings.ts'
 import { askServers, checkLease, checkSize } from '../shared/http/doctor.ts'
+import { reasonOf } from '../shared/http/endpoints.ts'
+import { probed } from '../shared/probe.ts'
 import { nonsense } from './client.ts'
 import type { ConsulCall } from './engine.ts'
 import { isDenied, isTtlTooShort } from './errors.ts'
@@ -37,6 +39,15 @@ export async function checkConsul(engine: Engine, call: ConsulCall, ttlMs: numbe
       refused,
     })),
   ]
+}
+
+/** How each agent answers now. None of them tells its time. */
+export function probeConsul(call: ConsulCall): Promise<readonly NodeState[]> {
+  const ask = async (url: string): Promise<undefined> => {
+    const { leader } = await askAgent(call, url)
+    if (leader === '') throw new Error('knows no leader')
+  }
+  return Promise.all(call.client.endpoints.urls.map((url) => probed(url, call.clock, () => ask(url), reasonOf)))
 }
 
 async function askAgent({ client, timeoutMs }: ConsulCall, url: string): Promise<ConsulAgent> {

@@ -10,6 +10,7 @@ import type {
   LeaseInfo,
   LeaseRef,
   LeaseRequest,
+  NodeState,
   Refusal,
   Release,
   Watch,
@@ -20,7 +21,7 @@ import { together } from '../shared/together.ts'
 import { driftOrThrow } from '../shared/limits.ts'
 import { inRounds } from '../shared/next-round.ts'
 import type { ConsulClient, ConsulEntry } from './client.ts'
-import { checkConsul } from './doctor.ts'
+import { checkConsul, probeConsul } from './doctor.ts'
 import { consulFailure } from './errors.ts'
 import { inspectConsul } from './inspect.ts'
 import { parseValue, type ConsulValue } from './keys.ts'
@@ -181,6 +182,10 @@ export class ConsulEngine implements Engine {
 
   check(ttlMs: number): Promise<readonly Finding[]> {
     return checkConsul(this, this.#call(ttlMs), ttlMs)
+  }
+
+  probe(): Promise<readonly NodeState[]> {
+    return probeConsul(this.#call(ASK_TTL_MS))
   }
 
   async close(): Promise<void> {

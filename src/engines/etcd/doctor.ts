@@ -1,7 +1,8 @@
-import type { Engine, Finding } from '../../engine.ts'
+import type { Engine, Finding, NodeState } from '../../engine.ts'
 import { findings, sentence } from '../shared/findings.ts'
 import { askServers, checkLease, checkSize } from '../shared/http/doctor.ts'
 import { reasonOf } from '../shared/http/endpoints.ts'
+import { probed } from '../shared/probe.ts'
 import { headerOf, rangeFields, type EtcdJson } from './client.ts'
 import type { EtcdCall } from './engine.ts'
 import { CODE, isCode } from './errors.ts'
@@ -37,6 +38,16 @@ export async function checkEtcd(engine: Engine, call: EtcdCall, ttlMs: number): 
         : ['lease', 'See what the members log, and run this again.'],
   })
   return [...known, ...ofMembers, ...lease]
+}
+
+/** How each member answers now. None of them tells its time. */
+export function probeEtcd(call: EtcdCall): Promise<readonly NodeState[]> {
+  const ask = async (url: string): Promise<undefined> => {
+    const { hasLeader, isLearner } = await statusOf(call, url)
+    if (!hasLeader) throw new Error('knows no leader')
+    if (isLearner) throw new Error('is a learner, and serves nobody')
+  }
+  return Promise.all(call.client.endpoints.urls.map((url) => probed(url, call.clock, () => ask(url), reasonOf)))
 }
 
 async function statusOf({ client, timeoutMs }: EtcdCall, url: string): Promise<EtcdMember> {

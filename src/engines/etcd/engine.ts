@@ -11,6 +11,7 @@ import type {
   LeaseInfo,
   LeaseRef,
   LeaseRequest,
+  NodeState,
   QueuedGrant,
   Refusal,
   Release,
@@ -22,7 +23,7 @@ import { together } from '../shared/together.ts'
 import { driftOrThrow } from '../shared/limits.ts'
 import { inRounds } from '../shared/next-round.ts'
 import type { EtcdClient, EtcdKeyValue } from './client.ts'
-import { checkEtcd } from './doctor.ts'
+import { checkEtcd, probeEtcd } from './doctor.ts'
 import { etcdFailure } from './errors.ts'
 import { inspectEtcd } from './inspect.ts'
 import { ownLeaseId, parseValue, type EtcdKeys } from './keys.ts'
@@ -154,6 +155,10 @@ export class EtcdEngine implements Engine {
 
   check(ttlMs: number): Promise<readonly Finding[]> {
     return checkEtcd(this, this.#call(ttlMs), ttlMs)
+  }
+
+  probe(): Promise<readonly NodeState[]> {
+    return probeEtcd(this.#call(ASK_TTL_MS))
   }
 
   async close(): Promise<void> {

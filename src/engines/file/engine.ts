@@ -11,6 +11,7 @@ import type {
   LeaseInfo,
   LeaseRef,
   LeaseRequest,
+  NodeState,
   QueuedGrant,
   Refusal,
   Release,
@@ -18,6 +19,7 @@ import type {
 import { asError, EngineError } from '../../errors.ts'
 import type { Random } from '../../random.ts'
 import { LONGEST_TTL_MS } from '../shared/limits.ts'
+import { probed } from '../shared/probe.ts'
 import { OwnTurns } from '../shared/own-turns.ts'
 import { NotReserved } from './counter.ts'
 import { FileMovedError, openDatabase, type Database } from './database.ts'
@@ -74,6 +76,9 @@ const LIMITS: EngineLimits = {
 
 /** For calls that are not about a lease. */
 const NO_TTL_MS = 10_000
+
+/** A name that no resource has. */
+const NO_RESOURCE = ''
 
 /** Between two tries while the file is busy. */
 const BUSY_PAUSE = { firstMs: 1, mostMs: 20 }
@@ -154,6 +159,15 @@ export class FileEngine implements Engine {
   async *inspect(resource?: string): AsyncIterable<LeaseInfo> {
     const about = { resources: resource === undefined ? [] : [resource], ttlMs: NO_TTL_MS }
     yield* (await this.#retried(about, 'here', ({ steps }) => steps.held(resource))) ?? []
+  }
+
+  /** A read of the file, which is not created. Its clock is ours. */
+  async probe(): Promise<readonly NodeState[]> {
+    const about = { resources: [], ttlMs: NO_TTL_MS }
+    const read = async (): Promise<undefined> => {
+      await this.#retried(about, 'here', ({ steps }) => steps.held(NO_RESOURCE))
+    }
+    return [await probed(this.#settings.path, this.#clock, read)]
   }
 
   check(ttlMs: number): Promise<readonly Finding[]> {

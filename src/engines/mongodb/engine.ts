@@ -10,6 +10,7 @@ import type {
   LeaseInfo,
   LeaseRef,
   LeaseRequest,
+  NodeState,
   Refusal,
   Release,
   Watch,
@@ -22,7 +23,7 @@ import { batches } from '../shared/together.ts'
 import { COME_AGAIN_MS } from '../shared/wanted.ts'
 import type { MongoDb } from './client.ts'
 import { cleanUpAfter } from './cleanup.ts'
-import { checkMongodb } from './doctor/index.ts'
+import { checkMongodb, probeMongodb } from './doctor/index.ts'
 import { isPermanent, mongodbError } from './errors.ts'
 import { holdersOf, type LeaseDocument, type LeaseHolder } from './statements.ts'
 import { MongodbSteps } from './steps.ts'
@@ -181,6 +182,10 @@ export class MongodbEngine implements Engine {
       ttlMs,
       timeoutMs: this.#settings.requestTimeoutMs(ttlMs),
     })
+  }
+
+  async probe(): Promise<readonly NodeState[]> {
+    return [await probeMongodb(this.#db, this.#settings.clock)]
   }
 
   async init(): Promise<readonly string[]> {

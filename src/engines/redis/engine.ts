@@ -23,6 +23,7 @@ import { OpenRequests, QuorumCleanup } from './cleanup.ts'
 import { checkRedis } from './doctor/index.ts'
 import { Election } from './election.ts'
 import { Electorate, type TimeLimits } from './voters/electorate.ts'
+import { Identities } from './voters/same-server.ts'
 import { extendOnQuorum } from './extend.ts'
 import { failureOf, silentNodes } from './errors.ts'
 import { initNodes } from './init.ts'
@@ -74,6 +75,8 @@ export class RedisEngine implements Engine {
   readonly #queue: RedisQueue
   /** Undefined where every node votes at all times. */
   readonly #electorate: Electorate | undefined
+  /** Where there are several nodes, and no electorate looks at them. */
+  readonly #identities: Identities | undefined
   /** Where there is one node only. */
   readonly #single: SingleNode | undefined
   /** The highest number seen on any node, for the next proposal. */
@@ -95,6 +98,8 @@ export class RedisEngine implements Engine {
     this.#wakeups = new RedisWakeups(nodes, options.clock, options.random)
     this.#queue = this.#queueOf(nodes)
     this.#electorate = this.#electorateOf(nodes)
+    if (nodes.length > 1 && this.#electorate === undefined)
+      this.#identities = new Identities(nodes, (work) => this.#inTime(work))
     this.#single = nodes.length === 1 ? this.#singleNode(nodes[0]!) : undefined
     // One limit for all ttls: the longest that anyone waits for a node.
     if (nodes.length > 1) {
@@ -106,6 +111,11 @@ export class RedisEngine implements Engine {
   }
 
   acquire(request: LeaseRequest): Promise<Grant | Refusal> {
+    return this.#identities?.vet()?.then((twins) => this.#acquire(request, twins)) ?? this.#acquire(request)
+  }
+
+  #acquire(request: LeaseRequest, twins: readonly NodeFailure[] = []): Promise<Grant | Refusal> {
+    if (twins.length > 0) return Promise.reject(this.#failure(twins, request.resources))
     return new Promise((resolve, reject) => {
       const { resources, owner, ttlMs, shared } = request
       assertNotOwnKeys(this.#options.prefix, resources)

@@ -18,6 +18,18 @@ export class NotSentError extends Error {
   }
 }
 
+/** Two clients lead to one server, whose vote would count twice. */
+export class SameServerError extends NotSentError {
+  constructor(other: string, run: string) {
+    super(
+      `is the same server as ${other} (run_id ${run}): one server must not have two votes, so neither counts; ` +
+        'give every client a server of its own',
+      true,
+    )
+    this.name = 'SameServerError'
+  }
+}
+
 /** With what its client says about its connection: without that, a dead server looks like a slow one. */
 export function noAnswer(timeoutMs: number, client: RedisClient | undefined): NoAnswerError {
   return new NoAnswerError(timeoutMs, client?.trouble?.())
@@ -51,13 +63,17 @@ function withRemedy(cause: Error, resources: readonly string[]): Error {
   )
 }
 
-/** Too few nodes did what they were asked for. Trying again makes sense unless none of them will ever do it. */
+/**
+ * Too few nodes did what they were asked for. Trying again makes sense unless none of them will ever do it, or the clients
+ * were given by mistake.
+ */
 export function failureOf(
   failures: readonly NodeFailure[],
   resources: readonly string[],
   { quorum, size }: { readonly quorum: number; readonly size: number },
 ): EngineError {
-  const transient = failures.some(({ cause }) => !isHopeless(cause))
+  const isMistake = failures.some(({ cause }) => cause instanceof SameServerError)
+  const transient = !isMistake && failures.some(({ cause }) => !isHopeless(cause))
   const nodes = failures.map(({ node, cause }) => ({ node, cause: withRemedy(cause, resources) }))
   if (size > 1) return new QuorumError(resources, { quorum, size, nodes, transient })
   const [{ node, cause } = { node: 'the server', cause: new Error('no answer') }] = nodes

@@ -1,8 +1,10 @@
 import type { Clock } from '../../clock.ts'
-import type { NodeState } from '../../engine.ts'
+import type { NodeState, ServerMemory } from '../../engine.ts'
+import { probed, silent } from '../shared/probe.ts'
 import type { RedisClient, RedisMaster } from './client.ts'
 import { timeOf } from './doctor/clocks.ts'
-import { messageOf, ANSWER_MS, within } from './doctor/server.ts'
+import { ServerFacts } from './doctor/facts.ts'
+import { messageOf, ANSWER_MS, within, type ServerReply } from './doctor/server.ts'
 
 /** The quickest of these readings says most: the others had to wait somewhere. */
 const READINGS = 3
@@ -34,25 +36,30 @@ async function probeNode({ client, label }: Probed, clock: Clock): Promise<reado
 }
 
 async function probeMaster(client: RedisClient, node: string, master: RedisMaster, clock: Clock): Promise<NodeState> {
-  let best: NodeState | undefined
-  try {
-    for (let index = 0; index < READINGS; index++) {
-      const sentWallMs = clock.wallMs()
-      const sentMs = clock.monotonicMs()
-      const reply = await within(client, clock, ANSWER_MS, () => master.run(['TIME']))
-      const roundTripMs = clock.monotonicMs() - sentMs
-      if (reply.kind === 'error') return silent(node, reply.message)
-      if (best !== undefined && best.roundTripMs! <= roundTripMs) continue
-      const serverMs = Array.isArray(reply.value) ? timeOf(reply.value) : undefined
-      const clockOffsetMs = serverMs === undefined ? undefined : serverMs - (sentWallMs + roundTripMs / 2)
-      best = { node, roundTripMs, clockOffsetMs }
-    }
-    return best!
-  } catch (error) {
-    return silent(node, messageOf(error))
+  const run = (...command: readonly string[]): Promise<ServerReply> =>
+    within(client, clock, ANSWER_MS, () => master.run(command))
+  const readTime = async (): Promise<number | undefined> => {
+    const reply = await run('TIME')
+    if (reply.kind === 'error') throw new Error(reply.message)
+    return Array.isArray(reply.value) ? timeOf(reply.value) : undefined
   }
+  let best: NodeState | undefined
+  for (let index = 0; index < READINGS; index++) {
+    const state = await probed(node, clock, readTime, messageOf)
+    if (state.error !== undefined) return state
+    if (best === undefined || state.roundTripMs! < best.roundTripMs!) best = state
+  }
+  const memory = memoryOf(await run('INFO').catch(() => undefined))
+  return { ...best!, ...(memory === undefined ? {} : { memory }) }
 }
 
-function silent(node: string, error: string): NodeState {
-  return { node, roundTripMs: undefined, clockOffsetMs: undefined, error }
+/** Undefined where the server does not tell: not everyone may ask for it. */
+function memoryOf(info: ServerReply | undefined): ServerMemory | undefined {
+  if (info === undefined) return undefined
+  const facts = new ServerFacts(info, [])
+  const [usedBytes, limitBytes, evictedKeys] = ['used_memory', 'maxmemory', 'evicted_keys'].map((name) =>
+    facts.number(name),
+  )
+  if (usedBytes === undefined || evictedKeys === undefined) return undefined
+  return { usedBytes, evictedKeys, ...(limitBytes === undefined || limitBytes === 0 ? {} : { limitBytes }) }
 }

@@ -10,6 +10,7 @@ import type {
   LeaseInfo,
   LeaseRef,
   LeaseRequest,
+  NodeState,
   QueuedGrant,
   Refusal,
   Release,
@@ -20,6 +21,7 @@ import { driftOrThrow } from '../shared/limits.ts'
 import { attempt } from './attempt.ts'
 import type { ZookeeperAcl, ZookeeperClient } from './client.ts'
 import { checkZookeeper } from './doctor/index.ts'
+import { probeServers } from './doctor/servers.ts'
 import { CODE, isCode, zookeeperFailure } from './errors.ts'
 import { inspectFolders } from './inspect.ts'
 import { waitInQueue } from './queue.ts'
@@ -190,6 +192,10 @@ export class ZookeeperEngine implements Engine {
     } catch (error) {
       return checkZookeeper(zookeeperFailure(error, []), plan)
     }
+  }
+
+  probe(): Promise<readonly NodeState[]> {
+    return probeServers({ ...this.#plan, withinMs: this.#plan.withinMs(this.#plan.maxTtlMs) })
   }
 
   async init(): Promise<readonly string[]> {

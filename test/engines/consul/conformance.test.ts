@@ -20,7 +20,7 @@ afterAll(() => Promise.all([one.stop(), three.stop()]))
 // The servers of the tests keep sessions from a second on; by default it is ten.
 const sessionTtlMin = 1000
 const shortTtlMs = 1000
-const methods = ['adopt', 'watch'] as const
+const methods = ['adopt', 'watch', 'probe'] as const
 
 describe.concurrent('consul, one server', () => {
   const setup = { engine: () => consul(one.url, { sessionTtlMin }), methods, shortTtlMs }

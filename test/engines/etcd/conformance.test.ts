@@ -13,7 +13,7 @@ beforeAll(async () => {
 
 afterAll(() => Promise.all([one.stop(), three.stop()]))
 
-const methods = ['adopt', 'enqueue'] as const
+const methods = ['adopt', 'enqueue', 'probe'] as const
 // etcd counts leases in whole seconds.
 const shortTtlMs = 1000
 const setup = { methods, shared: true, shortTtlMs }

@@ -9,6 +9,6 @@ describe('file', () => {
   const folder = createFolder('file')
   afterAll(() => removeFolder(folder))
   const engine = (): Engine => file(join(folder, 'locks.db'))
-  const methods = ['adopt', 'enqueue', 'leave', 'init'] as const
+  const methods = ['adopt', 'enqueue', 'leave', 'probe', 'init'] as const
   for (const { name, run } of conformance({ engine, methods, shared: true })) test(name, run)
 })

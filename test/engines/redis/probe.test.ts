@@ -55,6 +55,22 @@ test("a probe sees by how much a server's clock is ahead", async () => {
   client.disconnect()
 })
 
+test('a probe tells how much memory a server uses, may use, and how many keys it has evicted', async () => {
+  await using server = await startRedis({ args: ['--maxmemory', '2mb', '--maxmemory-policy', 'allkeys-lru'] })
+  const client = clientOf(server)
+  const engine = redis(client)
+  const [before] = await engine.probe!()
+  expect(before!.memory).toMatchObject({ limitBytes: 2 * 1024 * 1024, evictedKeys: 0 })
+  for (let key = 0; key < 50; key++) await client.set(`key:${key}`, 'x'.repeat(100_000))
+  const [after] = await engine.probe!()
+  expect(after!.memory!.evictedKeys).toBeGreaterThan(0)
+  expect(after!.memory!.usedBytes).toBeGreaterThan(before!.memory!.usedBytes)
+  await engine.close()
+  client.disconnect()
+  const [unlimited] = await redlock(clients).probe!()
+  expect(unlimited!.memory).toEqual({ usedBytes: expect.any(Number), evictedKeys: 0 })
+})
+
 test('looking through the leases of a server that hangs is given up in time', async () => {
   const engine = redis(clients[0])
   await servers.nodes[0]!.freeze()

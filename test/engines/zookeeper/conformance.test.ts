@@ -19,7 +19,7 @@ beforeAll(async () => {
 
 afterAll(() => Promise.all([one.stop(), three.stop()]))
 
-const setup = { methods: ['enqueue', 'leave', 'init'] as const, shared: true, shortTtlMs: 600 }
+const setup = { methods: ['enqueue', 'leave', 'probe', 'init'] as const, shared: true, shortTtlMs: 600 }
 const open = (servers: string): Engine => zookeeper(driver, servers, { maxTtl: '30s' })
 
 describe.concurrent('zookeeper, one server', () => {

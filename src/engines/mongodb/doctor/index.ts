@@ -1,6 +1,7 @@
 import type { Clock } from '../../../clock.ts'
-import type { Finding } from '../../../engine.ts'
+import type { Finding, NodeState } from '../../../engine.ts'
 import { findings } from '../../shared/findings.ts'
+import { probed } from '../../shared/probe.ts'
 import type { MongoCollection, MongoDb } from '../client.ts'
 import { deploymentOf } from '../durable-writes.ts'
 import { FREEING } from '../statements.ts'
@@ -72,6 +73,19 @@ export async function checkMongodb(plan: MongodbCheck): Promise<readonly Finding
     ...checkCollection(plan.collection, collections, indexes),
     checkClock(hello, plan),
   ]
+}
+
+/** How the primary answers now. */
+export async function probeMongodb(db: MongoDb, clock: Clock): Promise<NodeState> {
+  const commands = new DoctorCommands(clock)
+  const state = await probed('mongodb', clock, async () => {
+    const hello = await commands.send((bounds) => db.command({ hello: 1 }, { ...PLAIN, ...primary(bounds) }))
+    if (hello.kind === 'error') throw hello.error
+    const { localTime } = hello.value
+    return localTime instanceof Date ? localTime.getTime() : undefined
+  })
+  commands.close()
+  return state
 }
 
 function primary({ signal }: RequestBounds): object {

@@ -70,6 +70,7 @@ export class Admission {
   /** Loaded, but not published yet. */
   #loaded: Admitted | undefined
   #isTouching = false
+  #isBarred = false
   #enter: (ttlMs: number) => Promise<Script> = () => Promise.reject(new Error('belongs to no quorum yet'))
   #inTime: <T>(work: Promise<T>) => Promise<T> = (work) => work
 
@@ -97,9 +98,14 @@ export class Admission {
     return this.#enter(ttlMs)
   }
 
-  /** The script to acquire by; undefined while it is not known. */
+  /** The script to acquire by; undefined while it is not known, or not to be used. */
   get script(): Script | undefined {
-    return this.#admitted?.script
+    return this.#isBarred ? undefined : this.#admitted?.script
+  }
+
+  /** Another client leads to the same server: every vote is to be decided anew until that has changed. */
+  bar(isBarred: boolean): void {
+    this.#isBarred = isBarred
   }
 
   /** Changes nothing on the node. Every caller looks anew: the look of an earlier caller may be too old. */

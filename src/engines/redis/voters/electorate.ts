@@ -2,6 +2,8 @@ import type { Clock } from '../../../clock.ts'
 import type { NodeFailure } from '../../../errors.ts'
 import { SittingOutError, type Admission, type Prepared } from './admission.ts'
 import type { Script } from '../scripts.ts'
+import { SameServerError } from '../errors.ts'
+import { isUnique } from './same-server.ts'
 import { LEVEL, type NodeLook } from './stamp.ts'
 import {
   dependsOnOthers,
@@ -58,6 +60,8 @@ export class Electorate {
   readonly #entering = new Map<string, Promise<Script>>()
   /** Nodes of a new deployment that are being let in. */
   readonly #founding = new Map<Voter, Promise<Script | undefined>>()
+  /** In which run each node was last looked at. */
+  readonly #runs = new Map<Voter, string>()
   #inUse = false
   #votedMs: number | undefined
   /** When we date the stamp of each node again, if the quorum is in use then. */
@@ -161,7 +165,8 @@ export class Electorate {
 
   async #enter(voter: Voter, withinMs: number): Promise<Script> {
     const { admission } = voter
-    const look = await admission.look()
+    const look = await this.#look(voter)
+    await this.#assertAlone(voter, look.run)
     if (look.isTraced) this.#inUse = true
     const script = admission.use(look) ?? (await this.#founded(voter))
     if (script !== undefined) return script
@@ -171,6 +176,7 @@ export class Electorate {
     const rules = { ...this.#rules, forgetsNothing }
     const mayBeNew = !this.#inUse && rules.restart === 'auto'
     const others = mayBeNew || dependsOnOthers(look, rules) ? await this.#survey(voter, withinMs) : undefined
+    await this.#assertAlone(voter, look.run)
     const founded = await this.#founded(voter)
     if (founded !== undefined) return founded
     const standing = standingOf(look, others, this.#memory, rules)
@@ -180,6 +186,27 @@ export class Electorate {
     }
     const goesOn = standing.kind === 'welcome' && standing.why === 'forgets nothing'
     return this.#admit(voter, look, goesOn || look.otherSitOuts.length > 0)
+  }
+
+  async #look(voter: Voter): Promise<NodeLook> {
+    const look = await voter.admission.look()
+    this.#runs.set(voter, look.run)
+    return look
+  }
+
+  /**
+   * Rejects if another client leads to the same server. The other one is looked at again: it may lead elsewhere by now. If it
+   * does not answer, what was last seen of it counts.
+   */
+  async #assertAlone(voter: Voter, run: string): Promise<void> {
+    const isTwin = (other: Voter): boolean => other !== voter && this.#runs.get(other) === run
+    const twins = isUnique(run) ? this.#voters.filter(isTwin) : []
+    await Promise.all(twins.map((twin) => this.#look(twin).catch(() => undefined)))
+    const twin = twins.find(isTwin)
+    voter.admission.bar(twin !== undefined)
+    if (twin === undefined) return
+    twin.admission.bar(true)
+    throw new SameServerError(twin.label, run)
   }
 
   async #admit({ admission }: Voter, look: NodeLook, goesOn: boolean): Promise<Script> {
@@ -231,13 +258,13 @@ export class Electorate {
    */
   async #survey(voter: Voter, withinMs: number): Promise<Others> {
     const looks: (NodeLook | undefined)[] = this.#voters.map(() => undefined)
-    const asking = this.#voters.map(async ({ admission }, index) => {
-      const look = await admission.look().catch(() => undefined)
+    const asking = this.#voters.map(async (_, index) => {
+      const look = await this.#look(this.#voters[index]!).catch(() => undefined)
       looks[index] = look
       if (look?.isTraced === true) this.#inUse = true
     })
     const surveyed = Promise.all(asking).then(() => {
-      if (isNew(looks, this.#memory, this.#rules)) this.#found(looks as NodeLook[])
+      if (isNew(looks, this.#memory, this.#rules) && !haveTwins(looks)) this.#found(looks as NodeLook[])
     })
     await this.#limits.inTime(surveyed, withinMs).catch(() => undefined)
     return looks.filter((_, index) => this.#voters[index] !== voter)
@@ -247,4 +274,9 @@ export class Electorate {
     const votedAgoMs = this.#votedMs === undefined ? undefined : this.#clock.monotonicMs() - this.#votedMs
     return { inUse: this.#inUse, votedAgoMs }
   }
+}
+
+function haveTwins(looks: readonly (NodeLook | undefined)[]): boolean {
+  const runs = looks.flatMap((look) => (look !== undefined && isUnique(look.run) ? [look.run] : []))
+  return new Set(runs).size < runs.length
 }

@@ -18,6 +18,7 @@ import type {
 import { EngineError, messageOf } from '../../../errors.ts'
 import type { Random } from '../../../random.ts'
 import { inRounds } from '../next-round.ts'
+import { probed } from '../probe.ts'
 import { Cleanup } from '../cleanup.ts'
 import { engineErrorFrom } from '../errors.ts'
 import { inTime, NoAnswerError } from '../in-time.ts'
@@ -125,20 +126,13 @@ export class LeaseEngine implements Engine {
   }
 
   async probe(): Promise<readonly NodeState[]> {
-    const node = this.name
-    const sentWallMs = this.#clock.wallMs()
-    const sentMs = this.#clock.monotonicMs()
-    try {
-      const nothing: TableLook = { clockUs: 0n, rows: [] }
+    const nothing: TableLook = { clockUs: 0n, rows: [] }
+    const look = async (): Promise<number | undefined> => {
       // A name that no resource has, since an empty list is no SQL: the answer has the server's time in any case.
       const { clockUs } = await this.#run(() => this.#steps.look(['']), this.#options.timeoutMs(NO_TTL_MS), nothing)
-      const roundTripMs = this.#clock.monotonicMs() - sentMs
-      const clockOffsetMs = clockUs === 0n ? undefined : Number(clockUs) / 1000 - (sentWallMs + roundTripMs / 2)
-      return [{ node, roundTripMs, clockOffsetMs }]
-    } catch (error) {
-      const { message } = this.#failure(error, [])
-      return [{ node, roundTripMs: undefined, clockOffsetMs: undefined, error: message }]
+      return clockUs === 0n ? undefined : Number(clockUs) / 1000
     }
+    return [await probed(this.name, this.#clock, look, (error) => this.#failure(error, []).message)]
   }
 
   async *inspect(resource?: string): AsyncIterable<LeaseInfo> {

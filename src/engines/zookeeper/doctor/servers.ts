@@ -1,7 +1,8 @@
 import type { Clock } from '../../../clock.ts'
-import type { Finding } from '../../../engine.ts'
+import type { Finding, NodeState } from '../../../engine.ts'
 import { messageOf } from '../../../errors.ts'
 import { findings, sentence } from '../../shared/findings.ts'
+import { probed } from '../../shared/probe.ts'
 import { fourLetters } from './four-letters.ts'
 
 export interface ServerPlan {
@@ -29,6 +30,16 @@ export async function checkServers(plan: ServerPlan, sessionMs: number | undefin
   const all = await Promise.all(plan.servers.map((server) => ask(server, plan)))
   const each = all.flatMap((answers) => [checkState(answers), ...checkTick(answers, sessionMs), checkDisk(answers)])
   return [...checkQuorum(all), ...each]
+}
+
+/** How each server answers now, over a connection of its own. None of them tells its time. */
+export function probeServers({ servers, withinMs, clock }: ServerPlan): Promise<readonly NodeState[]> {
+  const srvr = async (server: string): Promise<undefined> => {
+    const state = readState(await fourLetters(server, 'srvr', withinMs, clock))
+    if (state.kind === 'silent') throw new Error(state.why)
+    if (state.kind === 'mode' && state.mode === 'read-only') throw new Error('is in read-only mode')
+  }
+  return Promise.all(servers.map((server) => probed(server, clock, () => srvr(server))))
 }
 
 async function ask(server: string, { withinMs, clock }: ServerPlan): Promise<ServerAnswers> {
