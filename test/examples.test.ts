@@ -3,13 +3,13 @@ import { once } from 'node:events'
 import { readdir, readFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { expect, test } from 'vitest'
+import { afterAll, expect, test } from 'vitest'
 import { startMongodb } from '../harness/servers/mongodb.ts'
 import { startConsul } from '../harness/servers/consul.ts'
 import { startEtcd } from '../harness/servers/etcd.ts'
 import { startMariadb } from '../harness/servers/mariadb.ts'
 import { startPostgres } from '../harness/servers/postgres.ts'
-import { startRedis, startRedisNodes } from '../harness/servers/redis.ts'
+import { startRedisNodes } from '../harness/servers/redis.ts'
 import { startZookeeper } from '../harness/servers/zookeeper.ts'
 import { freePorts } from '../harness/ports.ts'
 import { createFolder, removeFolder } from '../harness/temporary-folder.ts'
@@ -28,16 +28,40 @@ async function output(example: string, env: Record<string, string> = {}): Promis
   return stdout
 }
 
+/** Started by the first test that asks, stopped after the last one: a server for each test would take most of the time. */
+function shared<T extends { stop: () => Promise<void> }>(start: () => Promise<T>): () => Promise<T> {
+  let started: Promise<T> | undefined
+  afterAll(async () => (await started)?.stop())
+  return () => (started ??= start())
+}
+
+const redisNodes = shared(() => startRedisNodes(3))
+const database = shared(() => startPostgres())
+const single = shared(() => startMongodb({ replicaSet: false }))
+
+/** Where the recipes find their servers. */
+async function addresses(): Promise<Record<string, string>> {
+  const [{ urls }, { url }] = await Promise.all([redisNodes(), database()])
+  return { REDIS_URL: urls[0]!, DATABASE_URL: url }
+}
+
 const engines = (await readdir(`${root}/docs/engines`)).map((name) => `docs/engines/${name}`)
 const kinds = (await readdir(`${root}/docs/kinds`)).map((name) => `docs/kinds/${name}`)
+const recipes = (await readdir(`${root}/docs/recipes`)).filter((name) => name !== 'README.md')
 const documents = [
   ...engines,
   ...kinds,
+  ...recipes.map((name) => `docs/recipes/${name}`),
   'docs/dashboard.md',
   'docs/fencing.md',
   'docs/frameworks.md',
   'docs/observability.md',
 ]
+
+async function programs(): Promise<string[]> {
+  const files = await readdir(`${root}/examples`, { recursive: true })
+  return files.filter((name) => /\.(mjs|ts)$/.test(name)).map((name) => name.replaceAll('\\', '/'))
+}
 
 test.each(documents)('%s quotes its examples to the letter', async (document) => {
   const quoting = await readFile(`${root}/${document}`, 'utf8')
@@ -49,8 +73,17 @@ test.each(documents)('%s quotes its examples to the letter', async (document) =>
 test('every example is run by a test', async () => {
   const own = await readFile(fileURLToPath(import.meta.url), 'utf8')
   // Those of frameworks have a test of their own.
-  const files = (await readdir(`${root}/examples`)).filter((name) => name !== 'frameworks')
-  for (const file of files) expect(own).toContain(`'${file}'`)
+  const files = (await programs()).filter((name) => !name.startsWith('frameworks/'))
+  expect(files.filter((file) => !own.includes(`'${file}'`))).toEqual([])
+})
+
+test('every example is linked from the index of the recipes, and every recipe is quoted', async () => {
+  const index = await readFile(`${root}/docs/recipes/README.md`, 'utf8')
+  const files = await programs()
+  expect(files.filter((file) => !index.includes(`](../../examples/${file})`))).toEqual([])
+  const pages = await Promise.all(recipes.map((name) => readFile(`${root}/docs/recipes/${name}`, 'utf8')))
+  const quoted = files.filter((file) => file.startsWith('recipes/'))
+  expect(quoted.filter((file) => !pages.join('').includes(`<!-- ../../examples/${file} -->`))).toEqual([])
 })
 
 test('the quickstart lets one worker in after the other, with growing tokens', async () => {
@@ -88,7 +121,7 @@ test('the example of metrics shows the lease that it holds', async () => {
 })
 
 test('the observed service has its metrics scraped until it is told to end, and leaves no lease behind', async () => {
-  await using nodes = await startRedisNodes(3)
+  const nodes = await redisNodes()
   const [port = 0] = await freePorts(1)
   const env = { ...process.env, REDIS_URLS: nodes.urls.join(','), METRICS_PORT: String(port), NODE_OPTIONS: '' }
   const example = 'observed-service.mjs'
@@ -125,17 +158,19 @@ test('the leader leads, and the job runs once', async () => {
 })
 
 test('the Redis examples run on one server and on a quorum, and leave no lock behind', async () => {
-  await using nodes = await startRedisNodes(3)
+  const nodes = await redisNodes()
+  const keys = async (): Promise<string[]> => {
+    const all = await Promise.all(nodes.nodes.map((node) => node.cli('KEYS', '*')))
+    return all.flatMap((text) => text.split('\n')).filter((key) => key !== '' && !key.startsWith('ringfence:'))
+  }
+  const before = await keys()
   expect(await output('redis.mjs', { REDIS_URL: nodes.urls[0]! })).toBe(
     'mine: token true, valid for true\nanother try gives null\nreleased while still mine: true\n',
   )
   expect(await output('redlock.mjs', { REDIS_URLS: nodes.urls.join(',') })).toBe(
     'holding account:1 and account:2 with one token: bigint\ndone\n',
   )
-  for (const node of nodes.nodes) {
-    const keys = (await node.cli('KEYS', '*')).split('\n').filter((key) => key !== '')
-    expect(keys.filter((key) => !key.startsWith('ringfence:'))).toEqual([])
-  }
+  expect(await keys()).toEqual(before)
 })
 
 test('the ZooKeeper example lets one after the other in, and leaves nothing but its path behind', async () => {
@@ -148,7 +183,7 @@ test('the ZooKeeper example lets one after the other in, and leaves nothing but 
 })
 
 test('the payment is charged once, although the first worker is killed in the middle', async () => {
-  await using server = await startPostgres()
+  const server = await database()
   expect(await output('charge-once.mjs', { DATABASE_URL: server.url })).toBe(
     'the first worker took the money, and was ended by SIGKILL before the commit\n' +
       'second worker: charged, receipt A-1, 401 left\n' +
@@ -157,9 +192,9 @@ test('the payment is charged once, although the first worker is killed in the mi
 })
 
 test('the MongoDB example runs on a replica set and on one server alone', async () => {
-  for (const replicaSet of [true, false]) {
-    await using server = await startMongodb({ replicaSet })
-    expect(await output('mongodb.mjs', { MONGODB_URL: server.url })).toBe(
+  await using replicaSet = await startMongodb({ replicaSet: true })
+  for (const { url } of [replicaSet, await single()]) {
+    expect(await output('mongodb.mjs', { MONGODB_URL: url })).toBe(
       'balance 10\nholding account:1 and account:2 with one token: 2\nanother try gives null\nreleased while still mine: true\n',
     )
   }
@@ -204,11 +239,13 @@ test('the Consul example holds two resources with one token, and leaves no key b
 })
 
 test('the PostgreSQL example runs, and leaves no lease behind', async () => {
-  await using server = await startPostgres()
+  const server = await database()
   expect(await output('postgres.mjs', { DATABASE_URL: server.url })).toBe(
     'mine: token true; another try gives null\nmine as long as the connection: true\n42, by one at a time\n',
   )
-  expect(await server.sql('SELECT count(*) FROM ringfence_leases WHERE owner IS NOT NULL')).toBe('0')
+  expect(
+    await server.sql("SELECT count(*) FROM ringfence_leases WHERE owner IS NOT NULL AND resource = 'invoice:42'"),
+  ).toBe('0')
 })
 
 test('the MariaDB example runs, and leaves no lease behind', async () => {
@@ -221,7 +258,7 @@ test('the MariaDB example runs, and leaves no lease behind', async () => {
 })
 
 test('the incidents on PostgreSQL: the barista, the withdrawal, and the invoice, where a lock is the wrong tool', async () => {
-  await using server = await startPostgres()
+  const server = await database()
   const env = { POSTGRES_URL: server.url }
   // Twice: what the first run has left behind must not matter.
   for (let run = 0; run < 2; run++) {
@@ -240,9 +277,9 @@ test('the incidents on PostgreSQL: the barista, the withdrawal, and the invoice,
 })
 
 test('the guard refuses a paused holder; of two workers that hold an order, one assignment is accepted', async () => {
-  await using server = await startRedis()
-  expect(await output('guard.mjs', { REDIS_URL: server.url })).toBe('refused: STALE_TOKEN\nthe report is new\n')
-  expect(await output('delivery-dispatch.mjs', { REDIS_URL: server.url })).toBe(
+  const { REDIS_URL = '' } = await addresses()
+  expect(await output('guard.mjs', { REDIS_URL })).toBe('refused: STALE_TOKEN\nthe report is new\n')
+  expect(await output('delivery-dispatch.mjs', { REDIS_URL })).toBe(
     'both workers believe to hold the order: true\n' +
       'the second worker assigns Ada: 200, the driver is Ada\n' +
       'the first worker assigns Bob: 412, Stale fencing token\n' +
@@ -262,5 +299,79 @@ test('the dashboard in a server of its own: strangers see nothing, and a forced 
   expect(await output('dashboard.mjs')).toBe(
     'a stranger: 403\nada: 200\naudit: ada: release order:42: done\n{ ours: true }\n' +
       'forced (worker-1) <- granted (worker-1)\n',
+  )
+})
+
+test('recipe: of three machines with the same cron job, one runs it', async () => {
+  const env = await addresses()
+  const { nodes } = await redisNodes()
+  const outputs = await Promise.all([1, 2, 3].map(() => output('recipes/cron.mjs', env)))
+  expect(outputs.toSorted()).toEqual(['ran elsewhere\n', 'ran elsewhere\n', 'ran here\n'])
+  expect(await nodes[0]!.cli('LRANGE', 'reminders', '0', '-1')).toBe('ada\nbob')
+})
+
+const leads = ({ said }: { said: string }): boolean => said.startsWith('leading')
+const tokenOf = ({ said }: { said: string }): bigint => BigInt(/token (\d+)/.exec(said)![1]!)
+
+test('recipe: a leader that is killed is followed by another one, which steps down when it is told to', async () => {
+  const env = { ...process.env, ...(await addresses()), NODE_OPTIONS: '' }
+  const leader = 'recipes/leader.mjs'
+  const start = () => {
+    const child = spawn(process.execPath, [`examples/${leader}`], { cwd: root, env, stdio: 'pipe' })
+    const run = { child, said: '', complaints: '', ended: once(child, 'exit') }
+    child.stdout.setEncoding('utf8').on('data', (text: string) => (run.said += text))
+    child.stderr.setEncoding('utf8').on('data', (text: string) => (run.complaints += text))
+    return run
+  }
+  const runs = [start(), start()]
+  try {
+    const first = await until(() => runs.find(leads), { what: 'one of them leads' })
+    const second = runs.find((run) => run !== first)!
+    first.child.kill('SIGKILL')
+    await until(() => leads(second), { what: 'the other one leads' })
+    expect(tokenOf(second)).toBeGreaterThan(tokenOf(first))
+    second.child.kill('SIGTERM')
+    expect(await second.ended).toEqual([0, null])
+    expect(second.said.split('\n').slice(1)).toEqual(['stepped down', ''])
+    expect(second.complaints).toBe('')
+  } finally {
+    for (const { child } of runs) child.kill('SIGKILL')
+  }
+  const { nodes } = await redisNodes()
+  expect(await nodes[0]!.cli('EXISTS', 'scheduler')).toBe('0')
+})
+
+/** What each recipe prints. It shows the case that goes wrong without it. */
+const RECIPES: Record<string, string> = {
+  'recipes/queue-worker.mjs': 'back in the queue, within the ttl: true\norder 7 is processed\ndone\n',
+  'recipes/rate-limit.mjs': 'one statement: 1 of 10 may send\nonce with atLeast: 1 of 10 have sent\n',
+  'recipes/job-table.mjs': '20 jobs are done, each by one worker: true; 1 try failed\n',
+  'recipes/job-runs.mjs':
+    'the first run: account 2 is broken\nthe second run pays 1\nthe third run pays 0\n' +
+    'done <- done <- failed (account 2 is broken)\n',
+  'recipes/for-update.mjs': '3 of 5 could pay; 10 left, 3 in the history\n',
+  'recipes/booking.mjs':
+    'Ada, 1st to 5th: true\nBob, 4th to 6th: false\nBob, 5th to 6th: true\nfour at once: 1 has it\n',
+  'recipes/state.mjs': 'payment: paid\npayment: paid already\nshipped or cancelled, and not both: 1 was refused\n',
+  'recipes/pause-on-doubt.mjs':
+    'ada: the lease was held, is held: sent with token true\n' +
+    'the server does not answer: ENGINE, the lease is doubtful\n' +
+    'bob: the lease was doubtful, is held: sent with token true\n' +
+    'cem: the lease was held, is held: sent with token true\n',
+  'recipes/retry-or-let-go.mjs':
+    'a short outage: settled\na long outage: let go after 57P01\nfree for the next one: true\n',
+  'recipes/services.mjs':
+    'payment has it; shipping may: false\npayment goes on: LEASE_LOST, expired\ndone: inventory, payment, shipping\n',
+  'recipes/shards.mjs': 'cem joins: 23 of 64 shards move, all to cem: true\nbob writes: STALE_TOKEN\nby cem\n',
+}
+
+test.each(Object.entries(RECIPES))('%s does what its page says', async (recipe, printed) => {
+  expect(await output(recipe, await addresses())).toBe(printed)
+})
+
+test('recipe: of five that want one document of MongoDB, as many get it as there are', async () => {
+  const { url } = await single()
+  expect(await output('recipes/document.mjs', { MONGODB_URL: url })).toBe(
+    '1 of 5 has the seat\n3 of 5 got one, 0 left, 3 takers\n',
   )
 })
