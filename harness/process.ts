@@ -195,12 +195,14 @@ function accepts(port: number): Promise<boolean> {
 }
 
 /** Runs a program to its end as the servers' user, and returns what it printed. */
-export async function runTool({ path, args, env, cwd }: Command): Promise<string> {
+export async function runTool({ path, args, env, cwd }: Command, input?: string): Promise<string> {
   return new Promise((resolve, reject) => {
     const options = { ...serverUser(), env: { ...process.env, ...env }, maxBuffer: 16 * 1024 * 1024 }
-    execFile(path, [...args], cwd === undefined ? options : { ...options, cwd }, (error, stdout, stderr) => {
+    const where = cwd === undefined ? options : { ...options, cwd }
+    const child = execFile(path, [...args], where, (error, stdout, stderr) => {
       if (error === null) resolve(stdout)
       else reject(new Error(`${path} ${args.join(' ')}: ${stdout}${stderr}`.trim(), { cause: error }))
     })
+    if (input !== undefined) child.stdin?.end(input)
   })
 }

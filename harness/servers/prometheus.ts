@@ -29,8 +29,19 @@ export class PrometheusServer extends ServerHandle {
   }
 }
 
+export interface ScrapeOptions {
+  /** Default /metrics. */
+  readonly path?: string
+  /** Sent as `Authorization: Bearer`, from a file. */
+  readonly token?: string
+}
+
 /** Scrapes one target every second; with rules, evaluates them as often. */
-export async function startPrometheus(target: string, ruleFiles: readonly string[] = []): Promise<PrometheusServer> {
+export async function startPrometheus(
+  target: string,
+  ruleFiles: readonly string[] = [],
+  { path: metricsPath = '/metrics', token }: ScrapeOptions = {},
+): Promise<PrometheusServer> {
   return onFreePorts(1, async ([port = 0]) => {
     const folder = createFolder('prometheus')
     // Beside its configuration, where the server's user may read it.
@@ -39,10 +50,15 @@ export async function startPrometheus(target: string, ruleFiles: readonly string
       copyFileSync(from, to)
       return to
     })
+    const credentials = path.join(folder, 'token')
+    if (token !== undefined) writeFileSync(credentials, token)
+    const authorization = token === undefined ? {} : { authorization: { credentials_file: credentials } }
     const config = {
       global: { scrape_interval: '1s', scrape_timeout: '1s', evaluation_interval: '1s' },
       rule_files: rules,
-      scrape_configs: [{ job_name: 'service', static_configs: [{ targets: [target] }] }],
+      scrape_configs: [
+        { job_name: 'service', metrics_path: metricsPath, ...authorization, static_configs: [{ targets: [target] }] },
+      ],
     }
     const file = path.join(folder, 'prometheus.yml')
     // JSON is YAML.

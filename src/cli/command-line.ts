@@ -12,17 +12,23 @@ export interface CommandLine {
   readonly options: Options
 }
 
+type GivenValue = string | boolean
+
 /** The options that were given, by name. */
 export class Options {
-  readonly #values: Readonly<Record<string, string | boolean | undefined>>
+  readonly #values: Readonly<Record<string, GivenValue | GivenValue[] | undefined>>
 
-  constructor(values: Readonly<Record<string, string | boolean | undefined>>) {
+  constructor(values: Readonly<Record<string, GivenValue | GivenValue[] | undefined>>) {
     this.#values = values
   }
 
   text(name: string): string | undefined {
-    const value = this.#values[name]
-    return typeof value === 'string' ? value : undefined
+    return this.texts(name).at(-1)
+  }
+
+  /** Each time that it was given. */
+  texts(name: string): readonly string[] {
+    return [this.#values[name] ?? []].flat().filter((value) => typeof value === 'string')
   }
 
   has(name: string): boolean {
@@ -34,10 +40,11 @@ export function parse(command: CommandSpec, args: readonly string[]): CommandLin
   const split = args.indexOf('--')
   const own = split < 0 ? args : args.slice(0, split)
   const options = Object.fromEntries(
-    command.options.map(({ name, short, value }) => [
+    command.options.map(({ name, short, value, isMultiple = false }) => [
       name,
       {
         type: value === undefined ? ('boolean' as const) : ('string' as const),
+        multiple: isMultiple,
         ...(short === undefined ? {} : { short }),
       },
     ]),
@@ -51,7 +58,8 @@ export function parse(command: CommandSpec, args: readonly string[]): CommandLin
   }
   // As in `--label "$NAME"`, where NAME was never set.
   for (const [name, value] of Object.entries(parsed.values))
-    if (typeof value === 'string' && value.trim() === '') throw usage(`--${name} is empty`, next)
+    if ([value].flat().some((one) => typeof one === 'string' && one.trim() === ''))
+      throw usage(`--${name} is empty`, next)
   return {
     command,
     names: parsed.positionals,

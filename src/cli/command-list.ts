@@ -9,6 +9,8 @@ export interface OptionSpec {
   readonly text: string
   /** For the completion. */
   readonly choices?: readonly string[]
+  /** It may be given several times. */
+  readonly isMultiple?: true
 }
 
 export interface CommandSpec {
@@ -42,6 +44,9 @@ const ENGINE = options({
   '--verbose':
     'say on stderr which config files were read and where each setting came from; doctor also shows what is in order',
 })
+
+/** For a command that takes several engines. */
+const ENGINES = ENGINE.map((option) => (option.name === 'engine' ? { ...option, isMultiple: true as const } : option))
 
 const STORE = options({
   '--store URL':
@@ -218,6 +223,8 @@ export const COMMANDS: readonly CommandSpec[] = [
     text: [
       'Serves a page with every lease of the engine, its holder, time left and history, the servers and what the doctor says about them, until it is interrupted. Without a token it listens on this machine only, and every user of the machine can look; on any other address it refuses to start without one.',
       'A client that sends the write token may also release and extend leases. Each such act, each refused one and each failed login is a line of JSON on stderr. Tokens have 16 or more characters; a browser is asked for one, other programs send it as Authorization: Bearer.',
+      'With several --engine there is one page for all of them: each is shown by its own link, with how it is. NAME=URL says what it is called there; otherwise that is the scheme of its URL.',
+      'Load balancers and Kubernetes ask for /healthz, which needs no token: it says that the process answers. /healthz/engines says 503 while an engine cannot be reached, and /metrics is for Prometheus; both need a token where there is one.',
       'With --store, the details of a resource show the last runs of the job of that name, as `ringfence runs` does; the name of a job that nobody holds now is typed into the search field.',
       'It speaks plain HTTP: if clients are on other machines, put a proxy with TLS in front of it.',
     ],
@@ -233,7 +240,7 @@ export const COMMANDS: readonly CommandSpec[] = [
         '--path PATH': 'the path that a proxy passes on, such as /locks (default /)',
       }),
       ...STORE,
-      ...ENGINE,
+      ...ENGINES,
       ...OUTPUT,
     ],
     examples: [
@@ -241,6 +248,10 @@ export const COMMANDS: readonly CommandSpec[] = [
       [
         'ringfence dashboard --engine redis://a,b,c --listen 0.0.0.0:7464 --token-file readers --write-token-file admins',
         'for a team, behind a proxy with TLS',
+      ],
+      [
+        'ringfence dashboard --engine orders=redis://a,b,c --engine reports=postgres://db/app',
+        'two engines in one page',
       ],
     ],
   },

@@ -5,7 +5,7 @@ import { EXIT, Failure, inWordsOf } from './exit-codes.ts'
 import { nextStep } from './next-step.ts'
 import type { Output } from './output.ts'
 import type { Config } from './config.ts'
-import { engineUrl, setting } from './settings.ts'
+import { engineUrl, engineUrls, setting, type Setting } from './settings.ts'
 import type { Signals } from './signals.ts'
 
 /** What every command is called with. It answers its exit code. */
@@ -26,7 +26,32 @@ export async function withLocks<T>(
   work: (session: Session) => Promise<T>,
   options: (engine: Engine) => LocksOptions = () => ({}),
 ): Promise<T> {
-  const connection = await connect(engineUrl(line.options, config, output))
+  return withEngine(engineUrl(line.options, config, output), { line, config }, work, options)
+}
+
+/** The same for several engines at once, by name; for at most one, by none. */
+export async function withSeveralLocks<T>(
+  call: Call,
+  work: (sessions: ReadonlyMap<string | undefined, Session>) => Promise<T>,
+): Promise<T> {
+  const { line, config, output } = call
+  const urls = engineUrls(line.options, output)
+  if (urls === undefined) return withLocks(call, (session) => work(new Map([[undefined, session]])))
+  const open = ([next, ...rest]: readonly [string, Setting][], before: ReadonlyMap<string, Session>): Promise<T> => {
+    if (next === undefined) return work(before)
+    const [name, url] = next
+    return withEngine(url, { line, config }, (session) => open(rest, new Map([...before, [name, session]])))
+  }
+  return open([...urls], new Map())
+}
+
+async function withEngine<T>(
+  url: Setting | undefined,
+  { line, config }: Pick<Call, 'line' | 'config'>,
+  work: (session: Session) => Promise<T>,
+  options: (engine: Engine) => LocksOptions = () => ({}),
+): Promise<T> {
+  const connection = await connect(url)
   try {
     const label = setting('label', line.options, config)?.source ?? '--label'
     const locks = inWordsOf({ label, note: '--note' }, () => createLocks(connection.engine, options(connection.engine)))

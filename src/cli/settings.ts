@@ -66,10 +66,31 @@ export function engineUrl(options: Options, config: Config, output: Output): Set
     output.explain('engine: a file of this machine, the default: no option, variable or config file names one')
     return undefined
   }
+  return explained(url, output)
+}
+
+function explained(url: Setting, output: Output): Setting {
   const hides = noteSecrets(url.text)
-  if (hides && url === given) hideArguments(output, 'RINGFENCE_URL or a file (--engine-file)')
+  if (hides && url.source === '--engine') hideArguments(output, 'RINGFENCE_URL or a file (--engine-file)')
   output.explain(`engine: ${redacted(url.text)}, from ${url.source}`)
   return url
+}
+
+/** Several engines, each by a name: `NAME=URL`, or the scheme of the URL. Undefined: at most one is given, by no name. */
+export function engineUrls(options: Options, output: Output): ReadonlyMap<string, Setting> | undefined {
+  const given = options.texts('engine').map((text) => /^(?:([\w.-]{1,40})=)?(.*)$/s.exec(text)!)
+  const [first] = given
+  if (first === undefined || (given.length === 1 && first[1] === undefined)) return undefined
+  if (options.has('engine-file')) throw usage('--engine and --engine-file exclude each other')
+  const named = new Map<string, Setting>()
+  for (const [, name, url = ''] of given) {
+    const scheme = /^[a-z][a-z0-9+]*(?=:)/i.exec(url)?.[0].toLowerCase().replace('+', '-') ?? 'engine'
+    if (name !== undefined && named.has(name)) throw usage(`--engine: two are called ${name}`)
+    let key = name ?? scheme
+    for (let number = 2; named.has(key); number++) key = `${scheme}-${number}`
+    named.set(key, explained({ text: url, source: '--engine' }, output))
+  }
+  return named
 }
 
 /** The URL of the store of runs, and every secret in it known to the output; undefined where none is named. */

@@ -1,12 +1,16 @@
 /**
  * What the server and the page say to each other: types only, for both. The page is at the mount path with a slash behind
- * it, and every address is relative to that.
+ * it, and every address is relative to that. Where there are several engines, `?engine=NAME` says which one is meant, by
+ * default the first.
  *
  *     GET  ./                      the page, or the login page with status 401
  *     GET  ./app.js ./app.css …    the files of the page's folder
  *     GET  ./events                server-sent events: `Events`, by name; each with an id
  *     GET  ./history?resource=NAME `History`; ask again when `leases` says something new of that resource
  *     GET  ./runs?resource=NAME    `RunsAnswer`, where `Hello` has `runs`; 503 with why if the store cannot be read
+ *     GET  ./healthz               200 while the process answers, to everybody
+ *     GET  ./healthz/engines       `EnginesHealth`; 503 if an engine could not be looked through
+ *     GET  ./metrics               the same and more for Prometheus, as text
  *     POST ./release               `ReleaseRequest` as application/json -> `ReleaseAnswer`
  *     POST ./extend                `ExtendRequest` as application/json -> `ExtendAnswer`
  *     POST ./login                 form field `token` -> 303 to ./ with a cookie, or 303 to ./#failed (`:target` shows why)
@@ -17,6 +21,8 @@
  */
 export interface Events {
   readonly hello: Hello
+  /** All engines of this dashboard, also those that this page does not show. */
+  readonly engines: { readonly engines: readonly EngineRow[] }
   readonly leases: LeaseChanges
   readonly nodes: { readonly nodes: readonly NodeRow[] }
   readonly findings: Diagnosis
@@ -29,7 +35,8 @@ export interface Events {
 export interface Hello {
   /** Another one after each start of the server. */
   readonly server: string
-  readonly engine: { readonly name: string; readonly identity: string }
+  /** `key`: what this dashboard calls it. */
+  readonly engine: { readonly key: string; readonly name: string; readonly identity: string }
   readonly may: 'read' | 'write'
   /** There is a cookie to be given back by `./logout`. */
   readonly loggedIn: boolean
@@ -38,6 +45,23 @@ export interface Hello {
   readonly runs: boolean
   /** Which ttls an extension may have. */
   readonly limits: { readonly minTtlMs: number; readonly maxTtlMs: number }
+}
+
+/** An engine among several, and how it is. */
+export interface EngineRow {
+  /** What this dashboard calls it. */
+  readonly key: string
+  readonly leases: number
+  /** `ok` and `note`: it works. Undefined: not known yet. */
+  readonly severity?: FindingRow['severity']
+  /** What is wrong, or '' if nothing is. */
+  readonly says: string
+}
+
+/** `unknown`: it was not looked through yet. */
+export interface EnginesHealth {
+  readonly status: 'ok' | 'failing'
+  readonly engines: Readonly<Record<string, 'reachable' | 'unreachable' | 'unknown'>>
 }
 
 /**

@@ -10,7 +10,7 @@ import { Stage } from './stage.ts'
 const browser = oneBrowser()
 const PAGE = join(import.meta.dirname, '../../dist/dashboard/page')
 /** Some more than it has, so that it can't grow unnoticed. */
-const MOST_BYTES = 26_000
+const MOST_BYTES = 27_000
 
 test('the whole page is small: all of its files, compressed, are below the bound', () => {
   const files = readdirSync(PAGE)

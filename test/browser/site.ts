@@ -1,23 +1,24 @@
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { dashboard, type Dashboard, type DashboardOptions } from '../../src/dashboard/index.ts'
-import type { Engine } from '../../src/engine.ts'
+
+type Source = Parameters<typeof dashboard>[0]
 
 /** A dashboard on an address of its own. */
 export class Site implements AsyncDisposable {
-  readonly #engine: Engine
+  readonly #engine: Source
   #options: DashboardOptions
   #server: Server | undefined
   #dashboard: Dashboard | undefined
   #port = 0
 
-  constructor(engine: Engine, options: DashboardOptions) {
+  constructor(engine: Source, options: DashboardOptions) {
     this.#engine = engine
     this.#options = options
   }
 
   /** Looks at the engine often, so that tests wait for little. */
-  static async start(engine: Engine, options: DashboardOptions = {}): Promise<Site> {
+  static async start(engine: Source, options: DashboardOptions = {}): Promise<Site> {
     const site = new Site(engine, { every: '100ms', ...options })
     await site.open()
     return site

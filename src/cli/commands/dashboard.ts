@@ -8,7 +8,7 @@ import type { Options } from '../command-line.ts'
 import { openStore, type Store } from '../engines/store.ts'
 import { EXIT, Failure, inWordsOf, usage } from '../exit-codes.ts'
 import { keepSecret, withoutSecrets } from '../output.ts'
-import { withLocks, type Call } from '../session.ts'
+import { withSeveralLocks, type Call, type Session } from '../session.ts'
 import { fromEnvironment, storeUrl } from '../settings.ts'
 
 /** RING on a telephone. */
@@ -48,9 +48,11 @@ function serve(
   store?: Store,
 ): Promise<number> {
   const { line, output, signals } = call
-  return withLocks(call, async ({ locks, url }) => {
+  return withSeveralLocks(call, async (sessions) => {
+    const [[name, only]] = [...sessions] as [[string | undefined, Session]]
+    const source = name === undefined ? only.locks : mapped(sessions, ({ locks }) => locks)
     await using page = inWordsOf(wordsFor(line.options), () =>
-      createDashboard(locks, {
+      createDashboard(source, {
         ...options,
         ...given({ runs: store?.runs }),
         streams: STREAMS,
@@ -67,8 +69,9 @@ function serve(
       const at = `http://${bound.family === 'IPv6' ? `[${bound.address}]` : bound.address}:${bound.port}${options.path ?? ''}`
       const address = at.endsWith('/') ? at : `${at}/`
       const writable = options.writeToken !== undefined
-      if (output.json) output.object({ url: address, engine: url, ...given({ store: store?.url }), writable })
-      else output.line(`the dashboard of ${url} is at ${address}`)
+      const shown = name === undefined ? { engine: only.url } : { engines: mapped(sessions, ({ url }) => url) }
+      if (output.json) output.object({ url: address, ...shown, ...given({ store: store?.url }), writable })
+      else output.line(`the dashboard of ${[...sessions.values()].map(({ url }) => url).join(', ')} is at ${address}`)
       if (!signals.interrupted.aborted) await once(signals.interrupted, 'abort')
     } finally {
       // First the streams, which never end by themselves.
@@ -78,6 +81,13 @@ function serve(
     }
     return EXIT.ok
   })
+}
+
+function mapped<T>(
+  sessions: ReadonlyMap<string | undefined, Session>,
+  what: (session: Session) => T,
+): Record<string, T> {
+  return Object.fromEntries([...sessions].map(([name, session]) => [name, what(session)]))
 }
 
 /** Where what the library calls so came from. */

@@ -7,36 +7,37 @@ import type {
   ReleaseRequest,
   RunsAnswer,
 } from '../protocol.ts'
+import { address } from './address.ts'
 
 /** The server has refused; the message is the server's own. */
 class RefusedByServer extends Error {}
 
 export function askHistory(resource: string): Promise<History> {
-  return ask(`./history?resource=${encodeURIComponent(resource)}`)
+  return ask(address('history', { resource }))
 }
 
 export function askRuns(resource: string): Promise<RunsAnswer> {
-  return ask(`./runs?resource=${encodeURIComponent(resource)}`)
+  return ask(address('runs', { resource }))
 }
 
 export function askRelease(lease: ReleaseRequest): Promise<ReleaseAnswer> {
-  return post('./release', lease)
+  return post(address('release'), lease)
 }
 
 export function askExtend(lease: ExtendRequest): Promise<ExtendAnswer> {
-  return post('./extend', lease)
+  return post(address('extend'), lease)
 }
 
-function post<T>(address: string, body: object): Promise<T> {
-  return ask(address, {
+function post<T>(url: string, body: object): Promise<T> {
+  return ask(url, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify(body),
   })
 }
 
-async function ask<T>(address: string, init: RequestInit = {}): Promise<T> {
-  const answer = await fetch(address, { ...init, cache: 'no-store' }).catch((error: unknown) => {
+async function ask<T>(url: string, init: RequestInit = {}): Promise<T> {
+  const answer = await fetch(url, { ...init, cache: 'no-store' }).catch((error: unknown) => {
     throw new RefusedByServer('the server did not answer', { cause: error })
   })
   const body: unknown = await answer.json().catch(() => undefined)

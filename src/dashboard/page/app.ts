@@ -3,6 +3,7 @@ import { Ask } from './ask.ts'
 import { every, nowMs } from './clock.ts'
 import { Details } from './details.ts'
 import { find, setText } from './dom.ts'
+import { showEngines } from './engines.ts'
 import { Feed, type FeedState } from './feed.ts'
 import { count, duration } from './format.ts'
 import { fillOrders, Grid } from './grid.ts'
@@ -28,6 +29,7 @@ class App {
   readonly #details: Details
   readonly #ask: Ask
   #server: string | undefined
+  #engine = ''
   #connection: FeedState | undefined
   #lostAtMs: number | undefined
   #known = false
@@ -78,6 +80,7 @@ class App {
   #hear<K extends keyof Events>(name: K, data: Events[K]): void {
     const handlers: { [N in keyof Events]: (data: Events[N]) => void } = {
       hello: (hello) => this.#hello(hello),
+      engines: ({ engines }) => showEngines(engines, this.#engine),
       leases: (changes) => this.#change(changes),
       nodes: ({ nodes }) => this.#health.showNodes(nodes),
       findings: (diagnosis) => this.#health.showDiagnosis(diagnosis),
@@ -94,7 +97,8 @@ class App {
     setText(find('version', HTMLElement), `ringfence ${version}`)
     setText(find('may', HTMLElement), may === 'write' ? 'read and write' : 'read only')
     find('logout', HTMLFormElement).hidden = !loggedIn
-    document.title = `${engine.name} · ringfence`
+    document.title = `${engine.key} · ringfence`
+    this.#engine = engine.key
     this.#hasRuns = hello.runs
     this.#details.allow(hello)
     this.#ask.limit(limits)

@@ -1,4 +1,5 @@
 import type { Events } from '../protocol.ts'
+import { address } from './address.ts'
 import { after } from './clock.ts'
 
 /** `catching up`: the server is there, but what it holds is not yet all here. */
@@ -9,7 +10,7 @@ export interface Listener {
   event<K extends keyof Events>(name: K, data: Events[K]): void
 }
 
-const NAMES: readonly (keyof Events)[] = ['hello', 'leases', 'nodes', 'findings', 'trouble', 'beat']
+const NAMES: readonly (keyof Events)[] = ['hello', 'engines', 'leases', 'nodes', 'findings', 'trouble', 'beat']
 const FIRST_RETRY_MS = 500
 /** Soon enough for a person who waits; 200 waiting pages are still a small load. */
 const LAST_RETRY_MS = 8_000
@@ -37,7 +38,7 @@ export class Feed {
   open(): void {
     this.#cancelRetry()
     this.#listener.connection('connecting')
-    const source = new EventSource('./events')
+    const source = new EventSource(address('events'))
     this.#source = source
     this.#awaitNext(source)
     for (const name of NAMES) {

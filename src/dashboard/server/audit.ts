@@ -13,6 +13,8 @@ export interface AuditEntry {
   readonly who: string
   readonly role: Role
   readonly remoteAddress?: string
+  /** Which engine, where the dashboard has several. */
+  readonly engine?: string
   readonly resource?: string
   readonly owner?: string
   readonly token?: string

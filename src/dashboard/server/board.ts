@@ -23,6 +23,17 @@ export interface KnownLease {
   look: number
 }
 
+/** All leases in a few numbers. */
+export interface Figures {
+  readonly leases: number
+  /** Undefined where the engine does not know it. */
+  readonly waiters: number | undefined
+  /** How long the oldest lease has been held, at least; undefined without a lease. */
+  readonly oldestMs: number | undefined
+  /** How long the first of all who wait has waited, where the engine knows it. */
+  readonly longestWaitMs: number | undefined
+}
+
 export type Changes = Omit<LeaseChanges, 'agoMs' | 'reset' | 'more'>
 
 /** An answer is this much late at times; a page need not hear of an end that moved by less. */
@@ -147,6 +158,23 @@ export class Board {
   longestMs(lease: LeaseInfo): number {
     const row = this.#rows.get(keyOf(lease))
     return row?.token === lease.token ? (row.ttlMs ?? 0) : 0
+  }
+
+  figures(): Figures {
+    const [now, wallMs] = [this.#clock.monotonicMs(), this.#clock.wallMs()]
+    const counted = new Set<string>()
+    let waiters: number | undefined
+    let oldestMs: number | undefined
+    let longestWaitMs: number | undefined
+    for (const row of this.#rows.values()) {
+      oldestMs = Math.max(oldestMs ?? 0, now - row.sinceMs)
+      // Those who share a resource have the same ones waiting.
+      if (row.waiters === undefined || counted.has(row.resource)) continue
+      counted.add(row.resource)
+      waiters = (waiters ?? 0) + row.waiters
+      for (const { since } of row.line) longestWaitMs = Math.max(longestWaitMs ?? 0, wallMs - since)
+    }
+    return { leases: this.#rows.size, waiters, oldestMs, longestWaitMs }
   }
 
   history(resource: string): History {

@@ -17,6 +17,8 @@ interface ForcingPlan {
   readonly redact: (text: string) => string
   readonly pages: Pages
   readonly audit: Audit
+  /** What is the same in all entries. */
+  readonly about: Pick<AuditEntry, 'engine'>
 }
 
 type ForcedAction = Omit<AuditEntry, 'atMs' | 'outcome' | 'why' | 'unsaid'>
@@ -75,7 +77,7 @@ export class Forcing {
     const { clock, audit, pages, redact } = this.#plan
     let owner = meant
     const note = (outcome: AuditEntry['outcome'], why?: string): void =>
-      audit.add({ ...about, outcome, ...given({ owner, why }) })
+      audit.add({ ...this.#plan.about, ...about, outcome, ...given({ owner, why }) })
     try {
       const leases = await inspectOne(this.#engine, clock, about.resource!)
       owner ??= leases[0]?.owner

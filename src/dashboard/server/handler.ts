@@ -1,14 +1,14 @@
 import { readFileSync } from 'node:fs'
-import type { Engine, Finding } from '../../engine.ts'
 import type { LockEvent } from '../../events.ts'
 import { Access, type Visitor } from './access.ts'
 import { Audit } from './audit.ts'
 import { readBody } from './body.ts'
+import { Engines, type NamedEngine, type WatchedEngine } from './engines.ts'
 import { Files } from './files.ts'
-import { Forcing, nameOrRefuse, whoOf } from './forcing.ts'
+import { nameOrRefuse, whoOf } from './forcing.ts'
+import { metricsText } from './metrics.ts'
 import type { DashboardSettings } from './options.ts'
 import { packageFile } from './package-file.ts'
-import { Pages } from './pages.ts'
 import { COMMON, json, Refused } from './problem.ts'
 import { RunReader } from './runs.ts'
 
@@ -24,16 +24,16 @@ interface Visit {
 interface Route {
   readonly methods: readonly string[]
   answer(visit: Visit): Promise<Response>
+  /** Answered whoever asks, so that nobody is asked who they are. */
+  readonly isOpen?: true
 }
 
 /** Handles the requests to one dashboard. */
 export class Handler {
-  readonly pages: Pages
-  readonly #engine: Engine
+  readonly engines: Engines
   readonly #settings: DashboardSettings
   readonly #access: Access
   readonly #audit: Audit
-  readonly #forcing: Forcing
   readonly #runReader: RunReader | undefined
   readonly #files = new Files()
   readonly #server: string
@@ -43,21 +43,22 @@ export class Handler {
     events: { methods: ['GET'], answer: (visit) => this.#events(visit) },
     history: { methods: ['GET'], answer: (visit) => this.#history(visit) },
     runs: { methods: ['GET'], answer: (visit) => this.#runs(visit) },
+    healthz: { methods: ['GET', 'HEAD'], answer: () => this.#healthz(), isOpen: true },
+    'healthz/engines': { methods: ['GET', 'HEAD'], answer: (visit) => this.#enginesHealth(visit) },
+    metrics: { methods: ['GET'], answer: (visit) => this.#metrics(visit) },
     release: { methods: ['POST'], answer: (visit) => this.#force('release', visit) },
     extend: { methods: ['POST'], answer: (visit) => this.#force('extend', visit) },
     login: { methods: ['POST'], answer: (visit) => this.#login(visit) },
     logout: { methods: ['POST'], answer: (visit) => this.#logout(visit) },
   }
 
-  constructor(engine: Engine, check: () => Promise<readonly Finding[]>, settings: DashboardSettings) {
+  constructor(named: readonly NamedEngine[], settings: DashboardSettings) {
     const { clock, redact, random, onAudit, runs } = settings
-    this.#engine = engine
     this.#settings = settings
     this.#access = new Access(settings)
     this.#audit = new Audit(clock, onAudit)
     this.#server = random.id()
-    this.pages = new Pages(engine, check, settings)
-    this.#forcing = new Forcing(engine, { clock, redact, pages: this.pages, audit: this.#audit })
+    this.engines = new Engines(named, settings, this.#audit)
     this.#runReader = runs === undefined ? undefined : new RunReader(runs, { clock, redact })
   }
 
@@ -70,8 +71,8 @@ export class Handler {
     }
   }
 
-  heard(event: LockEvent): void {
-    this.pages.board.heard(event)
+  heard(key: string, event: LockEvent): void {
+    this.engines.find(key)?.pages.board.heard(event)
   }
 
   async #answer(request: Request, remoteAddress: string | undefined): Promise<Response> {
@@ -84,7 +85,7 @@ export class Handler {
     const route = Object.hasOwn(this.#routes, name) ? this.#routes[name]! : this.#fileRoute(name)
     if (!route.methods.includes(request.method))
       throw new Refused(405, `expected ${route.methods.join(' or ')}`, { allow: route.methods.join(', ') })
-    const visitor = await this.#access.visitor(request, remoteAddress)
+    const visitor = route.isOpen === true ? unasked(remoteAddress) : await this.#access.visitor(request, remoteAddress)
     return route.answer({ request, url, visitor })
   }
 
@@ -95,24 +96,27 @@ export class Handler {
     return { methods: ['GET', 'HEAD'], answer: ({ request }) => this.#files.answer(file, request) }
   }
 
-  async #page({ request, visitor }: Visit): Promise<Response> {
-    if (visitor.role !== 'none') return this.#files.answer('index.html', request)
+  async #page({ request, url, visitor }: Visit): Promise<Response> {
+    const isKnown = this.engines.find(url.searchParams.get('engine')) !== undefined
+    if (visitor.role !== 'none') return isKnown ? this.#files.answer('index.html', request) : redirect('./', 303)
     if (this.#access.hasTokens) return this.#files.answer('login.html', request, 401)
     throw new Refused(403, 'you may not look at this')
   }
 
-  async #events({ request, visitor }: Visit): Promise<Response> {
+  async #events({ request, url, visitor }: Visit): Promise<Response> {
     this.#assertReads(request, visitor)
-    const { name, identity } = this.#engine
-    const body = this.pages.open(
+    const watched = this.#meant(url)
+    const { name, identity } = watched.engine
+    const body = this.engines.open(
+      watched,
       {
         server: this.#server,
-        engine: { name, identity: this.#settings.redact(identity) },
+        engine: { key: watched.key, name, identity: this.#settings.redact(identity) },
         may: visitor.role === 'write' ? 'write' : 'read',
         loggedIn: visitor.by === 'cookie',
         version: this.#version,
         runs: this.#runReader !== undefined,
-        limits: this.#forcing.limits,
+        limits: watched.forcing.limits,
       },
       request,
     )
@@ -124,7 +128,7 @@ export class Handler {
 
   async #history({ request, url, visitor }: Visit): Promise<Response> {
     this.#assertReads(request, visitor)
-    return json(this.pages.board.history(nameOrRefuse(url.searchParams.get('resource'))))
+    return json(this.#meant(url).pages.board.history(nameOrRefuse(url.searchParams.get('resource'))))
   }
 
   async #runs({ request, url, visitor }: Visit): Promise<Response> {
@@ -133,7 +137,28 @@ export class Handler {
     return json(await this.#runReader.runs(nameOrRefuse(url.searchParams.get('resource'))))
   }
 
-  async #force(action: 'release' | 'extend', { request, visitor }: Visit): Promise<Response> {
+  /** Alive is whoever answers. An engine that is away is no reason to end this process, nor to keep people from its page. */
+  async #healthz(): Promise<Response> {
+    if (this.engines.isClosed) throw new Refused(503, 'the dashboard is closed')
+    return json({ status: 'ok' })
+  }
+
+  async #enginesHealth({ request, visitor }: Visit): Promise<Response> {
+    this.#assertReads(request, visitor)
+    this.engines.ask()
+    const health = this.engines.health()
+    return json(health, health.status === 'ok' ? 200 : 503)
+  }
+
+  async #metrics({ request, visitor }: Visit): Promise<Response> {
+    this.#assertReads(request, visitor)
+    this.engines.ask()
+    return new Response(metricsText(this.engines), {
+      headers: { ...COMMON, 'content-type': 'text/plain; version=0.0.4; charset=utf-8' },
+    })
+  }
+
+  async #force(action: 'release' | 'extend', { request, url, visitor }: Visit): Promise<Response> {
     try {
       if (visitor.role === 'none') throw this.#notLoggedIn()
       if (visitor.role !== 'write') throw new Refused(403, 'that takes the write role')
@@ -145,7 +170,8 @@ export class Handler {
       this.#audit.add({ action, outcome: 'refused', ...whoOf(visitor), why })
       throw error
     }
-    return json(await this.#forcing[action](parsed(await readBody(request, this.#settings.clock)), visitor))
+    const { forcing } = this.#meant(url)
+    return json(await forcing[action](parsed(await readBody(request, this.#settings.clock)), visitor))
   }
 
   async #login({ request, visitor }: Visit): Promise<Response> {
@@ -172,10 +198,21 @@ export class Handler {
     if (site !== null && site !== 'same-origin' && site !== 'none') throw new Refused(403, 'not from here')
   }
 
+  #meant(url: URL): WatchedEngine {
+    const watched = this.engines.find(url.searchParams.get('engine'))
+    if (watched !== undefined) return watched
+    const known = this.engines.all.map(({ key }) => key).join(', ')
+    throw new Refused(404, `engine: expected one of ${known}`)
+  }
+
   #notLoggedIn(): Refused {
     if (!this.#access.hasTokens) return new Refused(403, 'you may not do this')
     return new Refused(401, 'log in, or send a token', { 'www-authenticate': 'Bearer realm="ringfence"' })
   }
+}
+
+function unasked(remoteAddress: string | undefined): Visitor {
+  return { role: 'none', who: 'anyone', by: 'nothing', remoteAddress }
 }
 
 function notFound(): Refused {

@@ -4,8 +4,7 @@ import { messageOf } from '../../errors.ts'
 import { Board } from './board.ts'
 import { Chunks, GREETING, HEARTBEAT, Snapshot, type Chunk } from './chunks.ts'
 import type { DashboardSettings } from './options.ts'
-import { Refused } from './problem.ts'
-import type { Hello } from '../protocol.ts'
+import type { Diagnosis, EngineRow, Events, FindingRow, Hello, NodeRow } from '../protocol.ts'
 import { Scanner } from './scanner.ts'
 import { EventStream } from './stream.ts'
 import { Upkeep } from './upkeep.ts'
@@ -16,11 +15,27 @@ const BEAT_MS = 15_000
 const MOST_BEATS = 3_600_000 / BEAT_MS
 /** What was seen this recently is shown to a new page at once; otherwise the page waits for the look that it has caused. */
 const RECENT_MS = 15_000
-const RETRY_AFTER_S = '10'
 
-/** All open pages, and the one look at the engine that they share. */
+const SAYS: Record<FindingRow['severity'], string> = {
+  critical: 'critical findings',
+  warning: 'warnings',
+  note: '',
+  ok: '',
+}
+
+export interface PagesPlan {
+  /** What this dashboard calls the engine. */
+  readonly key: string
+  readonly settings: DashboardSettings
+  check(): Promise<readonly Finding[]>
+  /** A page was opened or closed, or what `row` says may have changed. */
+  changed(): void
+}
+
+/** The open pages of one engine, and the one look at it that they share. */
 export class Pages {
   readonly board: Board
+  readonly #plan: PagesPlan
   readonly #settings: DashboardSettings
   readonly #clock: Clock
   readonly #chunks: Chunks
@@ -30,15 +45,21 @@ export class Pages {
   /** Each with the request that it answers: a request that is collected no longer hears that it is aborted. */
   readonly #streams = new Map<EventStream, { beats: number; readonly request: Request }>()
   readonly #latest: { nodes?: Chunk; findings?: Chunk } = {}
+  /** As of the last time that they were asked; undefined: not yet. */
+  nodes: readonly NodeRow[] | undefined
+  diagnosis: Diagnosis | undefined
   #snapshot: Snapshot | undefined
   #lookedMs = -Infinity
   #looks = 0
+  #failedLooks = 0
   #trouble: string | null = null
   #beat: Timer | undefined
   #isClosed = false
 
-  constructor(engine: Engine, check: () => Promise<readonly Finding[]>, settings: DashboardSettings) {
+  constructor(engine: Engine, plan: PagesPlan) {
+    const { settings } = plan
     const { clock, redact, everyMs, idleMs } = settings
+    this.#plan = plan
     this.#settings = settings
     this.#clock = clock
     this.board = new Board(clock)
@@ -53,9 +74,15 @@ export class Pages {
     this.#upkeep = new Upkeep(engine, {
       clock,
       redact,
-      check,
-      nodes: (nodes) => this.#keep('nodes', this.#chunks.event('nodes', { nodes })),
-      diagnosis: (diagnosis) => this.#keep('findings', this.#chunks.event('findings', diagnosis)),
+      check: () => plan.check(),
+      nodes: (nodes) => {
+        this.nodes = nodes
+        this.#keep('nodes', this.#chunks.event('nodes', { nodes }))
+      },
+      diagnosis: (diagnosis) => {
+        this.diagnosis = diagnosis
+        this.#keep('findings', this.#chunks.event('findings', diagnosis))
+      },
     })
     this.#scanning = this.#scanner.run()
   }
@@ -65,27 +92,63 @@ export class Pages {
     return { streams: this.#streams.size, looks: this.#looks, leases: this.board.size }
   }
 
-  /** Ends with its request too: some servers abort the request where others cancel the answer's body. */
-  open(hello: Hello, request: Request): ReadableStream<Uint8Array> {
-    if (this.#isClosed) throw new Refused(503, 'the dashboard is closed', { 'retry-after': RETRY_AFTER_S })
-    if (this.#streams.size >= this.#settings.streams) {
-      throw new Refused(503, `${this.#streams.size} pages are open, and no more are allowed`, {
-        'retry-after': RETRY_AFTER_S,
-      })
+  /** How the last looks went. `trouble`: why the last one failed. */
+  get looks(): {
+    readonly done: number
+    readonly failed: number
+    readonly agoMs: number
+    readonly trouble: string | null
+  } {
+    const agoMs = this.#clock.monotonicMs() - this.#lookedMs
+    return { done: this.#looks - this.#failedLooks, failed: this.#failedLooks, agoMs, trouble: this.#trouble }
+  }
+
+  /** How the engine is, for those who look at another one. */
+  row(): EngineRow {
+    const { key } = this.#plan
+    const leases = this.board.size
+    if (this.#trouble !== null) return { key, leases, severity: 'critical', says: 'could not be looked through' }
+    if (this.#looks === 0) return { key, leases, says: 'not looked at yet' }
+    const { nodes = [], diagnosis } = this
+    const worst = diagnosis?.findings[0]?.severity ?? 'ok'
+    const silent = nodes.filter(({ error }) => error !== undefined).length
+    const sitOut = nodes.filter(({ sitsOutMs }) => sitsOutMs !== undefined).length
+    if (silent + sitOut > 0) {
+      const severity = worst === 'critical' ? worst : 'warning'
+      const says = [silent > 0 ? `${silent} of ${nodes.length} silent` : '', sitOut > 0 ? `${sitOut} sit out` : '']
+      return { key, leases, severity, says: says.filter(Boolean).join(', ') }
     }
+    return { key, leases, severity: worst, says: SAYS[worst] }
+  }
+
+  /** Ends with its request too: some servers abort the request where others cancel the answer's body. */
+  open(hello: Hello, engines: readonly EngineRow[], request: Request): ReadableStream<Uint8Array> {
     const stream = new EventStream(() => {
       this.#streams.delete(stream)
       if (this.#streams.size === 0) this.#watched(false)
+      this.#plan.changed()
     })
     this.#streams.set(stream, { beats: 0, request })
     request.signal.addEventListener('abort', () => stream.close(), { once: true })
     stream.push(GREETING)
     stream.push(this.#chunks.event('hello', hello))
+    stream.push(this.#chunks.event('engines', { engines }))
     for (const chunk of [this.#latest.nodes, this.#latest.findings]) if (chunk !== undefined) stream.push(chunk)
     if (this.#trouble !== null) stream.push(this.#chunks.event('trouble', { message: this.#trouble }))
     if (this.#clock.monotonicMs() - this.#lookedMs < RECENT_MS) this.#enliven(stream)
     if (this.#streams.size === 1) this.#watched(true)
+    this.#plan.changed()
     return stream.body
+  }
+
+  /** Someone reads what is known of this engine, at a page of another one or by a program. */
+  ask(isAsked: boolean): void {
+    this.#scanner.ask(isAsked && !this.#isClosed)
+    this.#upkeep.watch(isAsked && !this.#isClosed)
+  }
+
+  tell<Name extends Exclude<keyof Events, 'leases'>>(name: Name, data: Events[Name]): void {
+    if (this.#streams.size > 0) this.#broadcast(this.#chunks.event(name, data))
   }
 
   /** Tells what has changed on the board. */
@@ -100,6 +163,7 @@ export class Pages {
   async close(): Promise<void> {
     this.#isClosed = true
     this.#watched(false)
+    this.ask(false)
     this.#scanner.close()
     for (const stream of this.#streams.keys()) stream.close()
     // A look that hangs is not waited for; what it answers later is not listened to.
@@ -109,12 +173,14 @@ export class Pages {
   #looked(failure: unknown): void {
     this.#lookedMs = this.#clock.monotonicMs()
     this.#looks++
+    if (failure !== undefined) this.#failedLooks++
     const message = failure === undefined ? null : this.#settings.redact(messageOf(failure))
     if (message !== this.#trouble) {
       this.#trouble = message
       this.#broadcast(this.#chunks.event('trouble', { message }))
     }
     for (const stream of this.#streams.keys()) if (!stream.isLive) this.#enliven(stream)
+    this.#plan.changed()
   }
 
   #enliven(stream: EventStream): void {
@@ -125,7 +191,6 @@ export class Pages {
 
   #watched(isWatched: boolean): void {
     this.#scanner.watch(isWatched)
-    this.#upkeep.watch(isWatched)
     this.#beat?.cancel()
     this.#beat = undefined
     if (isWatched) this.#nextBeat()
@@ -148,6 +213,7 @@ export class Pages {
   #keep(name: 'nodes' | 'findings', chunk: Chunk): void {
     this.#latest[name] = chunk
     this.#broadcast(chunk)
+    this.#plan.changed()
   }
 
   #broadcast(chunk: Chunk): void {

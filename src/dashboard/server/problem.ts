@@ -50,6 +50,6 @@ export const COMMON: Readonly<Record<string, string>> = {
   'x-frame-options': 'DENY',
 }
 
-export function json(value: object): Response {
-  return new Response(JSON.stringify(value), { headers: { ...COMMON, 'content-type': 'application/json' } })
+export function json(value: object, status = 200): Response {
+  return new Response(JSON.stringify(value), { status, headers: { ...COMMON, 'content-type': 'application/json' } })
 }

@@ -23,6 +23,8 @@ const FLUSH_MS = 250
 const SILENCE_MS = 15_000
 /** The engine is looked through for at most a fifth of the time. */
 const REST_FACTOR = 4
+/** At most this long between two looks while someone reads the figures. */
+const ASKED_MS = 10_000
 const MOST_BACKOFF_MS = 30_000
 
 /** Looks through all leases again and again: one look for all pages. */
@@ -31,6 +33,7 @@ export class Scanner {
   readonly #board: Board
   readonly #plan: ScannerPlan
   #watched = false
+  #isAsked = false
   #failures = 0
   #endedMs: number
   #restMs = 0
@@ -75,6 +78,13 @@ export class Scanner {
     this.#wake()
   }
 
+  /** Nobody has it open, but its figures are read: it is looked through now and then, whatever it does when idle. */
+  ask(isAsked: boolean): void {
+    if (this.#isAsked === isAsked) return
+    this.#isAsked = isAsked
+    this.#wake()
+  }
+
   close(): void {
     this.#isClosed = true
     this.#wake()
@@ -84,7 +94,8 @@ export class Scanner {
   async #sleep(): Promise<void> {
     for (;;) {
       const { clock, everyMs, idleMs } = this.#plan
-      const dueMs = this.#endedMs + Math.max(this.#watched ? everyMs : idleMs, this.#restMs)
+      const unwatchedMs = this.#isAsked ? Math.min(idleMs, ASKED_MS) : idleMs
+      const dueMs = this.#endedMs + Math.max(this.#watched ? everyMs : unwatchedMs, this.#restMs)
       const leftMs = dueMs - clock.monotonicMs()
       if (this.#isClosed || leftMs <= 0) return
       await new Promise<void>((resolve) => {

@@ -128,7 +128,30 @@ test('with a store it shows the runs of jobs, and starts without it when it is a
   expect(await away.ended).toMatchObject({ code: 0, stderr: '' })
 })
 
+test('several engines are in one page, each by its name', async () => {
+  const local = home.file('locks.db')
+  const engines = ['--engine', `orders=${url}`, '--engine', `file:${local}`, '--engine', `file:${local}-2`]
+  const command = home.start(['dashboard', '--listen', '0', '--json', ...engines])
+  const started = JSON.parse(await command.printed(/^.*\n/)) as { url: string; engines: Record<string, string> }
+  expect(started.engines).toEqual({
+    orders: expect.stringMatching(/^redis:\/\/:\*\*\*@/) as string,
+    file: `file:${local}`,
+    'file-2': `file:${local}-2`,
+  })
+  await using viewer = new Viewer(await fetch(`${started.url}events?engine=file-2`))
+  expect((await viewer.has('hello')).engine).toMatchObject({ key: 'file-2', name: 'file' })
+  expect((await viewer.has('engines')).engines.map(({ key }) => key)).toEqual(['orders', 'file', 'file-2'])
+  expect((await fetch(`${started.url}healthz`)).status).toBe(200)
+  expect(await (await fetch(`${started.url}metrics`)).text()).toContain('ringfence_dashboard_pages{engine="file-2"} 1')
+  command.signal('SIGTERM')
+  const { code, stdout, stderr } = await command.ended
+  expect(code).toBe(0)
+  withoutSecrets(stdout + stderr)
+})
+
 test.each([
+  [['--engine', 'a=file:x', '--engine', 'a=file:y'], /--engine: two are called a/],
+  [['--engine', 'a=nothing://x', '--engine', 'file:y'], /--engine: expected a URL with one of/],
   [['--listen', '0.0.0.0:0'], /without a token only this machine may look, but 0\.0\.0\.0 is open to others/],
   [['--listen', '[::]:0'], /without a token/],
   [['--listen', '127.0.0.1.example:0'], /without a token/],
