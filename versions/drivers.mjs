@@ -58,6 +58,10 @@ const laterNames = {
 export { Redis, Redis as default }
 export const { Cluster } = Redis
 `,
+  'pg@8': (place) => `import pg from '${place}/lib/index.js'
+export default pg
+export const { Client, Pool } = pg
+`,
   'redis@5': (place) => `export * from '${place}/dist/index.js'
 import client from '${path.dirname(place)}/@redis/client/dist/index.js'
 export const { RESP_TYPES, createClientPool } = client

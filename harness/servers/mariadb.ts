@@ -64,7 +64,7 @@ async function createDatabase(port: number): Promise<boolean> {
 }
 
 /** Whether the tests were asked to run on MySQL. */
-function isMysql(): boolean {
+export function isMysql(): boolean {
   return installed('mariadb').bin['mysqld'] !== undefined
 }
 

@@ -145,10 +145,9 @@ function closed(): Redis {
 test('a server that does not answer is given up in time', async () => {
   await using frozen = await startRedis()
   const own = new Redis({ host: frozen.host, port: frozen.port })
-  const guard = redisGuard(own, { requestTimeout: 200 })
-  await guard.enter(leaseOf('a', 1n))
+  await redisGuard(own).enter(leaseOf('a', 1n))
   await frozen.freeze()
-  await expect(guard.set(leaseOf('a', 1n), 'k', 'v')).rejects.toMatchObject({
+  await expect(redisGuard(own, { requestTimeout: 200 }).set(leaseOf('a', 1n), 'k', 'v')).rejects.toMatchObject({
     code: 'GUARD',
     transient: true,
     message: expect.stringContaining('no answer within 200 ms; whether it took effect is unknown'),

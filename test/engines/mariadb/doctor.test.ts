@@ -106,7 +106,11 @@ test('a table of an earlier version is critical, and the remedy names the statem
 test('a loose sql_mode and serializable transactions are worth a note', async () => {
   const loose = await having(`sql_mode = ''`, 'sql_mode = DEFAULT', () => check())
   expect(finding(loose, 'sql-mode')).toMatchObject({ severity: 'note' })
-  const serial = await having(`tx_isolation = 'SERIALIZABLE'`, 'tx_isolation = DEFAULT', () => check())
+  const serial = await having(
+    'TRANSACTION ISOLATION LEVEL SERIALIZABLE',
+    'TRANSACTION ISOLATION LEVEL REPEATABLE READ',
+    () => check(),
+  )
   expect(finding(serial, 'isolation')).toEqual({ severity: 'note', found: 'The isolation level is SERIALIZABLE.' })
 })
 

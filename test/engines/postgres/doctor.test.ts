@@ -37,6 +37,13 @@ async function check(
   }
 }
 
+/** A user whose sessions have this setting. (pg 8.0 does not know the parameter `options` of a connection.) */
+async function userWith(setting: string, value: string): Promise<string> {
+  const user = `with_${setting}`
+  await sound.sql(`CREATE ROLE ${user} SUPERUSER LOGIN; ALTER ROLE ${user} SET ${setting} = '${value}'`)
+  return user
+}
+
 function finding(findings: readonly Finding[], id: string): Pick<Finding, 'severity' | 'found'> | undefined {
   const found = findings.find((each) => each.id === `postgres/${id}`)
   return found === undefined ? undefined : { severity: found.severity, found: found.found }
@@ -64,7 +71,7 @@ test('fsync = off is critical', async () => {
 })
 
 test('synchronous_commit = off is a warning', async () => {
-  const findings = await check(sound, {}, { options: '-c synchronous_commit=off' })
+  const findings = await check(sound, {}, { user: await userWith('synchronous_commit', 'off') })
   expect(finding(findings, 'synchronous-commit')).toMatchObject({ severity: 'warning' })
 })
 
@@ -86,7 +93,7 @@ test('a replica is critical, and an attempt on it fails in a way that a failover
 })
 
 test('read-only transactions are critical', async () => {
-  const findings = await check(sound, {}, { options: '-c default_transaction_read_only=on' })
+  const findings = await check(sound, {}, { user: await userWith('default_transaction_read_only', 'on') })
   expect(finding(findings, 'writable')).toEqual({
     severity: 'critical',
     found: 'The setting default_transaction_read_only is on.',
@@ -143,7 +150,7 @@ test('a table of an earlier version is critical, and the remedy names the statem
 })
 
 test('another isolation level is worth a note', async () => {
-  const findings = await check(sound, {}, { options: '-c default_transaction_isolation=serializable' })
+  const findings = await check(sound, {}, { user: await userWith('default_transaction_isolation', 'serializable') })
   expect(finding(findings, 'isolation')).toMatchObject({ severity: 'note' })
 })
 
@@ -167,7 +174,8 @@ test('a client that can not listen, and one that shall not, are told apart', asy
 })
 
 test('an idle session that the server ends is a warning where leases end with it', async () => {
-  const hasty = postgresAdvisory(() => connectedClient(`${sound.url}?options=-c%20idle_session_timeout%3D10s`))
+  const user = await userWith('idle_session_timeout', '10s')
+  const hasty = postgresAdvisory(() => connectedClient(sound.url.replace('postgres@', `${user}@`)))
   expect(finding(await hasty.check(30_000), 'session')).toEqual({
     severity: 'warning',
     found: 'The setting idle_session_timeout is 10s.',

@@ -27,9 +27,10 @@ function connect({ url }: Address): RedisClient & Disposable {
   return { ...recognise(client), [Symbol.dispose]: () => client.disconnect() }
 }
 
-function asUser(name: string, { host, port }: RedisServer): Address {
-  return { url: `redis://${name}:any@${host}:${port}` }
-}
+// ioredis 4 leaves out the name in a URL without the parameter.
+const asUser = (name: string, { host, port }: RedisServer): Address => ({
+  url: `redis://${name}:any@${host}:${port}?allowUsernameInURI=true`,
+})
 
 /** With clients of its own where addresses are given. */
 async function check(
@@ -106,8 +107,7 @@ test.each([
 
 test.concurrent('the doctor changes nothing on a server, even where it must try commands', async () => {
   await using server = await startRedis({ acl: ['bob on nopass ~* &* +@all -eval'] })
-  const users = [server, asUser('bob', server)]
-  await Promise.all(users.map((user) => check([user], { restart: 'auto' })))
+  await Promise.all([server, asUser('bob', server)].map((user) => check([user], { restart: 'auto' })))
   expect(await server.cli('INFO', 'persistence')).toMatch(/^rdb_changes_since_last_save:0\r?$/m)
   expect(await server.cli('DBSIZE')).toBe('0')
 })
