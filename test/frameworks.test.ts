@@ -6,12 +6,16 @@ import path from 'node:path'
 import { promisify } from 'node:util'
 import { Redis } from 'ioredis'
 import { expect, test } from 'vitest'
+import { startWorker } from '../harness/child.ts'
 import { freePorts } from '../harness/ports.ts'
+import { isGone, isStopped, processTree } from '../harness/process-tree.ts'
 import { startRedis, type RedisServer } from '../harness/servers/redis.ts'
 import { createFolder, removeFolder } from '../harness/temporary-folder.ts'
 import { until } from '../harness/until.ts'
 import { redis } from '../src/engines/redis/index.ts'
+import { redisGuard } from '../src/guards/index.ts'
 import { createLocks, type Locks } from '../src/locks.ts'
+import { isType, type Message } from './process/setup.ts'
 
 const root = path.resolve(import.meta.dirname, '..')
 const run = promisify(execFile)
@@ -27,20 +31,26 @@ async function running(file: string, env: Record<string, string>, ready: string)
   let complaints = ''
   child.stdout.setEncoding('utf8').on('data', (text: string) => (output += text))
   child.stderr.setEncoding('utf8').on('data', (text: string) => (complaints += text))
-  const ended = once(child, 'exit')
+  const ended = once(child, 'close')
+  const result = ([code]: unknown[]): { code: unknown; output: string } => ({ code, output: output + complaints })
   const end = async (): Promise<{ code: unknown; output: string }> => {
     child.kill('SIGTERM')
-    const [code] = await ended
-    return { code, output: output + complaints }
+    return ended.then(result)
   }
   const early = ended.then(() => Promise.reject(new Error(`${file} has ended: ${complaints}`)))
   await Promise.race([until(() => output.includes(ready), { what: `${file} says '${ready}'` }), early])
   early.catch(() => undefined)
-  return { end, [Symbol.asyncDispose]: async () => void (child.kill('SIGKILL') && (await ended)) }
+  const kill = async (): Promise<void> => void (child.kill('SIGKILL') && (await ended))
+  return { pid: child.pid!, ended: ended.then(result), end, [Symbol.asyncDispose]: kill }
+}
+
+interface Others extends AsyncDisposable {
+  readonly client: Redis
+  readonly locks: Locks
 }
 
 /** The locks of another process than the one that is tested. */
-function othersOn(server: RedisServer): { locks: Locks; [Symbol.asyncDispose]: () => Promise<void> } {
+function othersOn(server: RedisServer): Others {
   const client = new Redis(server.url)
   client.on('error', () => undefined)
   const locks = createLocks(redis(client), { wait: 0 })
@@ -48,7 +58,7 @@ function othersOn(server: RedisServer): { locks: Locks; [Symbol.asyncDispose]: (
     await locks.close()
     client.disconnect()
   }
-  return { locks, [Symbol.asyncDispose]: close }
+  return { client, locks, [Symbol.asyncDispose]: close }
 }
 
 async function keysOf(server: RedisServer): Promise<string[]> {
@@ -56,8 +66,10 @@ async function keysOf(server: RedisServer): Promise<string[]> {
   return keys.filter((key) => key !== '' && !key.startsWith('ringfence:'))
 }
 
-test.each(['express.mjs', 'fastify.mjs'])(
-  '%s: 200 under a lease, 423 with Retry-After while it is held, 503 in an outage',
+const HANDLERS = ['express.mjs', 'fastify.mjs', 'web/serve.mjs']
+
+test.each(HANDLERS)(
+  '%s: 200 under a lease, 423 with Retry-After while it is held, 409 if the store refuses the token, 503 in an outage',
   async (example) => {
     await using server = await startRedis()
     await using others = othersOn(server)
@@ -78,6 +90,14 @@ test.each(['express.mjs', 'fastify.mjs'])(
     expect(seconds).toBeLessThanOrEqual(20)
     await inTheWay.release()
 
+    // Whoever has a greater token was there first, as if this process had been paused.
+    const newer = { resources: ['order:2'], token: 1n << 60n, engine: 'redis:' }
+    await redisGuard(others.client).enter(newer)
+    const refused = await charge(2)
+    expect([refused.status, refused.headers.get('retry-after')]).toEqual([409, null])
+    expect(await refused.json()).toEqual({ error: 'lost the lock' })
+    expect(await keysOf(server)).toEqual(['{order:1}:state'])
+
     await server.kill()
     const outage = await charge(1)
     expect([outage.status, outage.headers.get('retry-after')]).toEqual([503, '1'])
@@ -85,32 +105,29 @@ test.each(['express.mjs', 'fastify.mjs'])(
     await until(async () => (await charge(1)).status === 200, { what: 'the service has recovered' })
 
     expect(await service.end()).toEqual({ code: 0, output: 'listening\n' })
-    expect(await keysOf(server)).toEqual([])
+    expect(await keysOf(server)).toEqual(['{order:1}:state'])
   },
 )
 
-test.each(['express.mjs', 'fastify.mjs'])(
-  '%s: the wait of a client that goes away is over at once',
-  async (example) => {
-    await using server = await startRedis()
-    await using others = othersOn(server)
-    const [port = 0] = await freePorts(1)
-    const env = { REDIS_URL: server.url, PORT: String(port), WAIT: '10m' }
-    await using service = await running(`examples/frameworks/${example}`, env, 'listening')
-    const lease = await others.locks.acquire('order:1')
-    const waiting = async (): Promise<number> => (await others.locks.status('order:1'))?.waiters ?? 0
+test.each(HANDLERS)('%s: the wait of a client that goes away is over at once', async (example) => {
+  await using server = await startRedis()
+  await using others = othersOn(server)
+  const [port = 0] = await freePorts(1)
+  const env = { REDIS_URL: server.url, PORT: String(port), WAIT: '10m' }
+  await using service = await running(`examples/frameworks/${example}`, env, 'listening')
+  const lease = await others.locks.acquire('order:1')
+  const waiting = async (): Promise<number> => (await others.locks.status('order:1'))?.waiters ?? 0
 
-    // Not by `fetch`: it opens another connection after an abort, and the service would wait for that at its end.
-    const client = request({ port, path: '/orders/1/charge', method: 'POST', agent: false }).end()
-    const hungUp = once(client, 'error')
-    await until(async () => (await waiting()) === 1, { what: 'the handler waits' })
-    client.destroy(new Error('changed my mind'))
-    await hungUp
-    await until(async () => (await waiting()) === 0, { what: 'nobody waits' })
-    expect(lease.held).toBe(true)
-    expect(await service.end()).toEqual({ code: 0, output: 'listening\n' })
-  },
-)
+  // Not by `fetch`: it opens another connection after an abort, and the service would wait for that at its end.
+  const client = request({ port, path: '/orders/1/charge', method: 'POST', agent: false }).end()
+  const hungUp = once(client, 'error')
+  await until(async () => (await waiting()) === 1, { what: 'the handler waits' })
+  client.destroy(new Error('changed my mind'))
+  await hungUp
+  await until(async () => (await waiting()) === 0, { what: 'nobody waits' })
+  expect(lease.held).toBe(true)
+  expect(await service.end()).toEqual({ code: 0, output: 'listening\n' })
+})
 
 test('bullmq.mjs: the worker that was stopped in the middle of a job is refused, and the invoice is sent once', async () => {
   await using server = await startRedis()
@@ -131,6 +148,54 @@ test('bullmq.mjs: the worker that was stopped in the middle of a job is refused,
   ])
   expect(stderr).not.toMatch(/Error/)
   expect(await keysOf(server)).toEqual([])
+})
+
+test('bullmq.mjs: leaves nothing behind when a worker dies in the middle', async () => {
+  await using server = await startRedis()
+  await using example = await running('examples/frameworks/bullmq.mjs', { REDIS_URL: server.url }, 'stands still')
+  const tree = await until(() => [processTree(example.pid)].find(({ length }) => length === 3), {
+    what: 'both workers',
+  })
+  const first = tree.slice(1).find(isStopped)!
+  process.kill(first, 'SIGKILL')
+  const { code, output } = await example.ended
+  expect(code).toBe(1)
+  expect(output).toContain('Error: the first worker has ended: SIGKILL')
+  expect(await keysOf(server)).toEqual([])
+  expect(tree.filter((pid) => !isGone(pid))).toEqual([])
+})
+
+test('web/locked.mjs: a process that is frozen in the middle is refused, between two requests it holds nothing', async () => {
+  await using server = await startRedis()
+  await using others = othersOn(server)
+  const guard = redisGuard(others.client)
+  const file = new URL('./process/workers/route.mjs', import.meta.url)
+  await using worker = startWorker<Message>(file, { env: { REDIS_URL: server.url, TTL: '1s' } })
+  await worker.next(isType('ready'))
+
+  worker.send({ type: 'request', path: '/quick' })
+  expect(await worker.next(isType('answered'))).toMatchObject({ status: 200 })
+  await worker.pause()
+  await (await others.locks.acquire('order:1')).release() // at once: it does not wait
+  await worker.resume()
+
+  worker.send({ type: 'request', path: '/slow' })
+  await until(() => others.locks.status('order:1'), { what: 'a holder' })
+  await worker.pause()
+  await others.locks.using('order:1', { wait: '30s' }, (lease) => guard.set(lease, '{order:1}:state', 'newer'))
+  worker.send({ type: 'go on' })
+  await worker.resume()
+  expect(await worker.next(isType('answered'))).toMatchObject({ status: 409 })
+  expect(await others.client.get('{order:1}:state')).toBe('newer')
+
+  worker.send({ type: 'keep' })
+  await worker.next(isType('keeps'))
+  await worker.pause()
+  await others.locks.using('order:2', { wait: '30s' }, async () => undefined)
+  worker.send({ type: 'look' })
+  await worker.resume()
+  expect(await worker.next(isType('looked'))).toMatchObject({ held: false })
+  expect(await worker.next(isType('aborted'))).toMatchObject({ code: 'LEASE_LOST' })
 })
 
 /** A project as a user has it, with the package and what the examples need among its modules. */
@@ -158,7 +223,7 @@ test('nestjs: the decorator takes the lock of the arguments, the method has the 
       'Ada: order 42, 0 others at work, holds order:42',
       'Bob: order 42, 0 others at work, holds order:42',
       'refused: HELD',
-      '@Locked on cancel: expected a text or a number for {order.id}, got undefined',
+      "lockName: expected a text or a number after 'order:', got undefined",
       'importing',
       "the lease on 'import' is over: its locks were closed",
       '',

@@ -53,35 +53,43 @@ async function main() {
   const queue = new Queue('invoices', { connection })
   const listener = client.duplicate()
   const events = new QueueEvents('invoices', { connection: listener })
-  await events.waitUntilReady()
+  const workers = []
   const start = (name) => {
     const child = spawn(process.execPath, [process.argv[1], name], { stdio: ['ignore', 'pipe', 'inherit'] })
     child.stdout.pipe(process.stdout, { end: false })
-    return child
+    const ended = once(child, 'exit')
+    const early = ended.then(([code, signal]) => Promise.reject(new Error(`the ${name} has ended: ${signal ?? code}`)))
+    early.catch(() => undefined)
+    workers.push({ child, ended })
+    return { child, before: (promise) => Promise.race([promise, early]), says: () => once(child.stdout, 'data') }
   }
 
-  const job = await queue.add('send', { id: 42 })
-  const first = start('first worker')
-  await once(first.stdout, 'data')
-  first.kill('SIGSTOP')
-  say('the first worker stands still')
-  const second = start('second worker')
-  say(`the job is done: ${await job.waitUntilFinished(events)}`)
-  const refused = once(first.stdout, 'data')
-  first.kill('SIGCONT')
-  await refused
-  say(`sent by the ${await client.get('{invoice:42}:sent')}`)
-
-  const ended = [once(first, 'exit'), once(second, 'exit')]
-  first.kill('SIGTERM')
-  second.kill('SIGTERM')
-  await Promise.all(ended)
-  await events.close()
-  listener.disconnect() // BullMQ leaves open what it was given
-  await queue.obliterate({ force: true })
-  await queue.close()
-  await client.del('{invoice:42}:sent')
-  client.disconnect()
+  try {
+    await events.waitUntilReady()
+    const job = await queue.add('send', { id: 42 })
+    const first = start('first worker')
+    await first.before(first.says())
+    first.child.kill('SIGSTOP')
+    say('the first worker stands still')
+    const second = start('second worker')
+    say(`the job is done: ${await second.before(job.waitUntilFinished(events))}`)
+    const refused = first.says()
+    first.child.kill('SIGCONT')
+    await first.before(refused)
+    say(`sent by the ${await client.get('{invoice:42}:sent')}`)
+  } finally {
+    for (const { child } of workers) {
+      child.kill('SIGCONT') // a stopped process would not hear the next one
+      child.kill('SIGTERM')
+    }
+    await Promise.all(workers.map(({ ended }) => ended))
+    await events.close()
+    listener.disconnect() // BullMQ leaves open what it was given
+    await queue.obliterate({ force: true })
+    await queue.close()
+    await client.del('{invoice:42}:sent')
+    client.disconnect()
+  }
 }
 
 if (process.argv[2] === undefined) await main()

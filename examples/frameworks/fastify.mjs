@@ -2,12 +2,14 @@
 import Fastify from 'fastify'
 import { Redis } from 'ioredis'
 import { createLocks } from 'ringfence'
+import { redisGuard } from 'ringfence/guard'
 import { redis } from 'ringfence/redis'
 import { answerTo } from './answer.mjs'
 
 const client = new Redis(process.env.REDIS_URL)
 client.on('error', () => undefined) // the locks report an outage to those who ask for one
 const locks = createLocks(redis(client), { ttl: '10s', wait: process.env.WAIT ?? '2s' })
+const guard = redisGuard(client)
 
 const app = Fastify({ forceCloseConnections: 'idle' })
 
@@ -24,7 +26,11 @@ app.post(
   '/orders/:id/charge',
   locked(
     (request) => `order:${request.params.id}`,
-    async (request, lease) => ({ charged: request.params.id, token: String(lease.token) }),
+    async (request, lease) => {
+      const { id } = request.params
+      await guard.set(lease, `{order:${id}}:state`, 'charged') // refused, if a newer holder has been there
+      return { charged: id, token: String(lease.token) }
+    },
   ),
 )
 app.setErrorHandler(async (error, _request, reply) => {

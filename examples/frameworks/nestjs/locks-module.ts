@@ -52,46 +52,37 @@ const INJECTED = Symbol('locks of @Locked')
 type Method = (this: { [INJECTED]: Locks }, ...args: unknown[]) => Promise<unknown>
 
 /**
- * The method runs while it holds the lock. The name is made from its arguments: `{id}` is the parameter `id`, `{order.id}` a
- * field of the parameter `order`. It rejects as `locks.using` does.
+ * The method runs while it holds the lock, and rejects as `locks.using` does. The name is a text, or a function of the
+ * method's arguments, or of the first of them. The compiler checks that they fit.
  */
-export function Locked(template: string, options: WaitOptions = {}) {
-  return <T extends (...args: never[]) => Promise<unknown>>(
+export function Locked<A extends unknown[] = never[]>(
+  name: string | ((...args: A) => string),
+  options: WaitOptions = {},
+) {
+  return <T extends (...args: [...A, ...never[]]) => Promise<unknown>>(
     target: object,
-    name: string,
+    _key: string,
     descriptor: TypedPropertyDescriptor<T>,
   ): void => {
     const method = descriptor.value as unknown as Method
-    const nameOf = nameFrom(template, parametersOf(method), `@Locked on ${name}`)
+    const nameOf = typeof name === 'string' ? () => name : (name as (...args: unknown[]) => string)
     Inject(LOCKS)(target, INJECTED)
     const locked: Method = async function (...args) {
-      return this[INJECTED].using(nameOf(args), options, (lease) => leases.run(lease, () => method.apply(this, args)))
+      const work = (lease: Lease) => leases.run(lease, () => method.apply(this, args))
+      return this[INJECTED].using(nameOf(...args), options, work)
     }
     descriptor.value = locked as unknown as T
   }
 }
 
-/** The names of simple parameters, as the compiled code has them. A minifier that changes them is noticed by `nameFrom`. */
-function parametersOf(method: Method): string[] {
-  const list = /^[^(]*\(([^)]*)\)/.exec(method.toString())?.[1] ?? ''
-  return list.split(',').map((parameter) => parameter.replace(/=.*/s, '').trim())
-}
-
-/** Wrong templates throw when the class is defined, and wrong values when the method is called: never a wrong name. */
-function nameFrom(template: string, parameters: readonly string[], where: string): (args: unknown[]) => string {
-  const placeholder = /\{(\w+)((?:\.\w+)*)\}/g
-  for (const [text, parameter = ''] of template.matchAll(placeholder)) {
-    if (parameters.includes(parameter)) continue
-    throw new TypeError(`${where}: expected one of its parameters (${parameters.join(', ')}), got ${text}`)
+/** A name in which every value is a text or a number: there is no lock `order:undefined`. */
+export function lockName(
+  texts: TemplateStringsArray,
+  ...values: (string | number | bigint | undefined | null)[]
+): string {
+  for (const [index, value] of values.entries()) {
+    if (['string', 'number', 'bigint'].includes(typeof value) && value !== '') continue
+    throw new TypeError(`lockName: expected a text or a number after '${texts[index]}', got ${JSON.stringify(value)}`)
   }
-  if (/[{}]/.test(template.replaceAll(placeholder, ''))) {
-    throw new TypeError(`${where}: expected a name with {parameter} or {parameter.field}, got ${template}`)
-  }
-  return (args) =>
-    template.replaceAll(placeholder, (text, parameter: string, fields: string) => {
-      let value = args[parameters.indexOf(parameter)]
-      for (const field of fields.split('.').slice(1)) value = (value as Record<string, unknown> | undefined)?.[field]
-      if (['string', 'number', 'bigint'].includes(typeof value) && value !== '') return String(value)
-      throw new TypeError(`${where}: expected a text or a number for ${text}, got ${JSON.stringify(value)}`)
-    })
+  return String.raw({ raw: texts }, ...values)
 }

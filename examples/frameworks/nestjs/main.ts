@@ -5,7 +5,7 @@ import { Injectable, Module } from '@nestjs/common'
 import { NestFactory } from '@nestjs/core'
 import { Redis } from 'ioredis'
 import { redis } from 'ringfence/redis'
-import { currentLease, Locked, LocksModule } from './locks-module.js'
+import { currentLease, Locked, lockName, LocksModule } from './locks-module.js'
 
 const client = new Redis(process.env['REDIS_URL']!)
 
@@ -13,7 +13,7 @@ const client = new Redis(process.env['REDIS_URL']!)
 class Orders {
   #atWork = 0
 
-  @Locked('order:{id}', { ttl: '5s' })
+  @Locked((id: number) => lockName`order:${id}`, { ttl: '5s' })
   async charge(id: number, by: string): Promise<string> {
     const others = this.#atWork++
     await sleep(50)
@@ -21,7 +21,7 @@ class Orders {
     return `${by}: order ${id}, ${others} others at work, holds ${currentLease().resources.join()}`
   }
 
-  @Locked('order:{order.id}', { wait: 0 })
+  @Locked((order: { id?: number }) => lockName`order:${order.id}`, { wait: 0 })
   async cancel(order: { id?: number }): Promise<string> {
     return `cancelled ${order.id}`
   }
