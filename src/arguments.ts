@@ -12,16 +12,44 @@ export function signalOrThrow(signal: unknown): void {
   throw new TypeError(`signal: expected an AbortSignal, got ${shown(signal)}`)
 }
 
-/** Names that other libraries have for our options. */
+/** Names that other libraries have for our options: redlock, redis-semaphore, Redisson, ShedLock and others. */
 const HABITS: Readonly<Record<string, string>> = {
   timeout: 'wait',
   retryCount: 'wait',
   retryDelay: 'wait',
+  retryJitter: 'wait',
+  retryInterval: 'wait',
   retries: 'wait',
+  acquireTimeout: 'wait',
+  acquireAttemptsLimit: 'wait',
+  waitTime: 'wait',
   duration: 'ttl',
   expiration: 'ttl',
   expiry: 'ttl',
   expires: 'ttl',
+  lockTimeout: 'ttl',
+  leaseTime: 'ttl',
+  lockWatchdogTimeout: 'ttl',
+  ttlMs: 'ttl',
+  automaticExtensionThreshold: 'renew',
+  refreshInterval: 'renew',
+  driftFactor: 'drift',
+  lockAtLeastFor: 'atLeast',
+  lockAtMostFor: 'atMost',
+}
+
+const NO_ATTEMPTS = ' (a time: a release wakes waiters, so there are neither attempts nor pauses to set)'
+const AT_A_THIRD = ' (true or false: a lease is renewed at a third of its ttl)'
+
+/** How ours differs from what was meant by that name. */
+const DIFFERENCES: Readonly<Record<string, string>> = {
+  retryCount: NO_ATTEMPTS,
+  retryDelay: NO_ATTEMPTS,
+  retryJitter: NO_ATTEMPTS,
+  retryInterval: NO_ATTEMPTS,
+  acquireAttemptsLimit: NO_ATTEMPTS,
+  automaticExtensionThreshold: AT_A_THIRD,
+  refreshInterval: AT_A_THIRD,
 }
 
 const OF_LOCKS_AND_CALLS = 'an option of createLocks and of its calls'
@@ -69,8 +97,9 @@ export function optionsOrThrow(options: object, names: readonly string[]): void 
 
 function optionHint(name: string, names: readonly string[]): string {
   const ours = Object.hasOwn(HABITS, name) ? HABITS[name]! : name
-  if (names.includes(ours)) return `; did you mean ${ours}?`
-  if (Object.hasOwn(BELONGS, ours)) return `; ${ours} is ${BELONGS[ours]}`
+  const difference = Object.hasOwn(DIFFERENCES, name) ? DIFFERENCES[name]! : ''
+  if (names.includes(ours)) return `; did you mean ${ours}?${difference}`
+  if (Object.hasOwn(BELONGS, ours)) return `; ${ours} is ${BELONGS[ours]}${difference}`
   const near = closest(name, names)
   return near === undefined ? '' : `; did you mean ${near}?`
 }

@@ -21,4 +21,5 @@ export type { CasGuard, CasGuardOptions, CasStore, FencedValue, Versioned } from
 export { objectStore } from './object-store.ts'
 export type { ObjectRequest, ObjectResponse, ObjectStoreOptions } from './object-store.ts'
 export { fileGuard, type FileGuard } from './file.ts'
+export { memoryGuard, type MemoryGuard } from './memory.ts'
 export { ForeignTokenError, GuardError, StaleTokenError } from '../errors.ts'

@@ -525,14 +525,36 @@ describe('an option that does not exist', () => {
     ['timeout', 'wait'],
     ['retryCount', 'wait'],
     ['retryDelay', 'wait'],
+    ['retryJitter', 'wait'],
+    ['acquireTimeout', 'wait'],
+    ['waitTime', 'wait'],
     ['duration', 'ttl'],
     ['expiration', 'ttl'],
+    ['lockTimeout', 'ttl'],
+    ['leaseTime', 'ttl'],
+    ['automaticExtensionThreshold', 'renew'],
+    ['refreshInterval', 'renew'],
     ['tll', 'ttl'],
     ['maxhold', 'maxHold'],
   ])('called %s is probably %s', async (given, meant) => {
     await expect(locks.acquire('a', { [given]: 5 })).rejects.toThrow(
       `options: expected ttl, renew, maxHold, onDoubt, note, shared, wait, signal, reentrant, got '${given}'; did you mean ${meant}?`,
     )
+  })
+
+  test.each([
+    ['retryCount', 'wait? (a time: a release wakes waiters, so there are neither attempts nor pauses to set)'],
+    ['retryDelay', 'wait? (a time: a release wakes waiters, so there are neither attempts nor pauses to set)'],
+    ['automaticExtensionThreshold', 'renew? (true or false: a lease is renewed at a third of its ttl)'],
+  ])('called %s is told what is different here', async (given, told) => {
+    await expect(locks.acquire('a', { [given]: 5 })).rejects.toThrow(`got '${given}'; did you mean ${told}`)
+  })
+
+  test.each([
+    ['driftFactor', 'drift is an option of the engine, as in redis(client, { drift })'],
+    ['lockAtMostFor', 'atMost is an option of once'],
+  ])('called %s belongs elsewhere under another name', (given, told) => {
+    expect(() => createLocks(memory(), { [given]: 5 })).toThrow(`got '${given}'; ${told}`)
   })
 
   test('given as a number, as other libraries have it, is told where it belongs', async () => {
