@@ -59,7 +59,9 @@ describe('time and chance', () => {
     const clock =
       /\bDate\.now\b|\bperformance\s*\.\s*\w+|\bnew Date\(|\bDate\(\)|\bset(?:Timeout|Interval|Immediate)\b|\bprocess\.(?:hrtime|uptime)\b|\bAbortSignal\.timeout\b|node:(?:timers|perf_hooks)/
     // The dashboard's page runs in a browser, where nothing is handed in: it has a clock of its own.
-    expect(places(except(src, 'src/clock.ts', 'src/dashboard/page/clock.ts'), clock)).toEqual([])
+    // How long a process stood still is what `ringfence bench` measures: a clock that is handed in has no part in that.
+    const own = ['src/clock.ts', 'src/dashboard/page/clock.ts', 'src/cli/pauses.ts']
+    expect(places(except(src, ...own), clock)).toEqual([])
     expect(places(src, clock).length).toBeGreaterThan(2)
   })
 

@@ -300,12 +300,13 @@ export const COMMANDS: readonly CommandSpec[] = [
     synopsis: 'ringfence bench [options]',
     summary: 'how fast is your engine from here, and which ttl suits it',
     text: [
-      'Acquires and releases a resource of its own, shows p50 and p99 of each, measures how the clock that ends leases runs against ours, and recommends a ttl from both.',
+      'Acquires and releases a resource of its own, shows p50 and p99 of each, measures how the clock that ends leases runs against ours and how long this process stood still, and recommends a ttl from all of these. It cannot see the pauses of your own program: take the longest from the metric ringfence.stall.duration, and give it with --pause.',
     ],
     options: [
       ...options({
         '--count N': 'how many leases to take (default 200)',
         '--for TIME': 'how long to compare the clocks (default 3s)',
+        '--pause TIME': 'the longest pause of your program that is known, such as of its garbage collector',
       }),
       ...ENGINE,
       ...OUTPUT,

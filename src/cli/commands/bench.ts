@@ -2,6 +2,7 @@ import { sleep, systemClock } from '../../clock.ts'
 import type { Locks } from '../../index.ts'
 import { systemRandom } from '../../random.ts'
 import { EXIT, Failure, usage } from '../exit-codes.ts'
+import { watchPauses } from '../pauses.ts'
 import { withLocks, type Call } from '../session.ts'
 import { table } from '../table.ts'
 import { timeOf } from '../time.ts'
@@ -10,20 +11,31 @@ import { timeOf } from '../time.ts'
 const LONGEST_LOOK_MS = 5000
 /** A pause of the process may cost a shorter lease. */
 const LEAST_TTL_MS = 5000
+/**
+ * A renewal is due at a third of the ttl. After a pause of a quarter that began right then, five twelfths are left to renew in.
+ */
+const TTL_PER_PAUSE = 4
+/** Of a program that was stopped for longer, no ttl keeps the lease. */
+const LONGEST_PAUSE_MS = 3_600_000
 
-/** Latency of the engine from here, and a ttl that suits it. */
+/** Latency of the engine from here, pauses of this process, and a ttl that suits both. */
 export async function bench(call: Call): Promise<number> {
   const { line, output, signals } = call
   const count = Number(line.options.text('count') ?? 200)
   if (!Number.isInteger(count) || count < 10 || count > 1_000_000)
     throw usage(`--count: expected 10 to 1000000, got '${line.options.text('count')}'`)
   const forMs = timeOf(line.options.text('for') ?? '3s', '--for', { minMs: 500, maxMs: LONGEST_LOOK_MS })
+  const told = line.options.text('pause')
+  const toldMs = told === undefined ? 0 : timeOf(told, '--pause', { maxMs: LONGEST_PAUSE_MS })
   return withLocks(call, async ({ locks, url }) => {
+    const pauses = watchPauses()
     // Nobody else's: the name is drawn anew each time.
     const resource = `ringfence-bench:${systemRandom.id()}`
     const { acquire, release } = await latencies(locks, resource, count, signals.interrupted)
     const drift = await clockDrift(locks, resource, forMs, signals.interrupted)
-    const ttlMs = recommendedTtlMs(acquire.p99, drift)
+    const { longestMs, longestGcMs } = pauses()
+    const pauseMs = Math.max(longestMs, toldMs)
+    const ttlMs = recommendedTtlMs(acquire.p99, drift, pauseMs)
     const allowedMs = locks.engine.limits.driftMs(ttlMs)
     const isCovered = Math.abs(drift.part) * ttlMs <= allowedMs + drift.errorMs
     if (output.json) {
@@ -34,6 +46,7 @@ export async function bench(call: Call): Promise<number> {
         acquireMs: acquire,
         releaseMs: release,
         drift,
+        pause: { longestMs, longestGcMs, toldMs },
         recommendedTtlMs: ttlMs,
         driftAllowed: isCovered,
       })
@@ -44,7 +57,10 @@ export async function bench(call: Call): Promise<number> {
     output.line(
       `clock that ends leases: ${(drift.part * 100).toFixed(3)} % against ours, measured to ${(drift.errorPart * 100).toFixed(3)} %`,
     )
-    output.line(`recommended ttl: ${ttlMs / 1000} s at least (${ttlReason(ttlMs)})`)
+    const paused = `${longestMs.toFixed(0)} ms, of garbage collection ${longestGcMs.toFixed(0)} ms`
+    const known = toldMs > 0 ? `; of your program ${toldMs} ms` : ' (--pause says how long your own program stops)'
+    output.line(`longest pause of this process: ${paused}${known}`)
+    output.line(`recommended ttl: ${ttlMs / 1000} s at least (${ttlReason(ttlMs, pauseMs)})`)
     if (!isCovered)
       output.complain('the clock runs further off than the engine allows for; ringfence doctor says what to do')
     return EXIT.ok
@@ -134,16 +150,19 @@ async function look(locks: Locks, resource: string): Promise<Look> {
 
 /**
  * A renewal is due after a third of the ttl, and there must be time to try it again several times, on a bad day: a
- * third is fifty p99s, and a clock that is off adds its share. Never below 5 s, where a pause of the process costs the lease.
+ * third is fifty p99s, and a clock that is off adds its share. The longest pause fits in a quarter. Never below 5 s: a process that
+ * was not seen to pause may do so.
  */
-export function recommendedTtlMs(p99Ms: number, { part }: Pick<Drift, 'part'>): number {
-  const ms = p99Ms * 150 * (1 + Math.abs(part))
+export function recommendedTtlMs(p99Ms: number, { part }: Pick<Drift, 'part'>, pauseMs: number): number {
+  const ms = Math.max(p99Ms * 150 * (1 + Math.abs(part)), pauseMs * TTL_PER_PAUSE)
   return Math.max(LEAST_TTL_MS, Math.ceil(ms / 1000) * 1000)
 }
 
 /** Why it is not less. */
-export function ttlReason(ttlMs: number): string {
-  return ttlMs > LEAST_TTL_MS
-    ? 'a third of it is fifty times the p99, so that a renewal has time to be tried again'
-    : 'the p99 allows less, but a short pause of the process would cost a shorter lease'
+export function ttlReason(ttlMs: number, pauseMs: number): string {
+  if (ttlMs <= LEAST_TTL_MS)
+    return 'p99 and pauses allow less, but a pause that was not seen would cost a shorter lease'
+  return ttlMs - pauseMs * TTL_PER_PAUSE < 1000
+    ? `the longest pause is a quarter of it, so that a renewal which it delays still comes in time`
+    : 'a third of it is fifty times the p99, so that a renewal has time to be tried again'
 }

@@ -189,7 +189,7 @@ test('bench shows what the engine takes from here, and recommends a ttl', async 
   const env = { RINGFENCE_URL: quorumUrl }
   const { code, stdout } = await home.run(['bench', '--count', '20', '--for', '500ms', '--json'], { env })
   expect(code).toBe(0)
-  const { acquireMs, releaseMs, drift, recommendedTtlMs } = JSON.parse(stdout) as Record<
+  const { acquireMs, releaseMs, drift, pause, recommendedTtlMs } = JSON.parse(stdout) as Record<
     string,
     Record<string, number>
   > & {
@@ -201,6 +201,12 @@ test('bench shows what the engine takes from here, and recommends a ttl', async 
   // The same machine has one clock; what is off is within what the measurement says of itself.
   expect(Math.abs(drift!['part']!)).toBeLessThanOrEqual(drift!['errorPart']!)
   expect(recommendedTtlMs).toBeGreaterThanOrEqual(5000)
+  expect(pause!['longestMs']).toBeGreaterThanOrEqual(pause!['longestGcMs']!)
+  const known = await home.run(['bench', '--count', '10', '--for', '500ms', '--pause', '5m'], { env })
+  expect(known.stdout).toMatch(
+    /longest pause of this process: \d+ ms, of garbage collection \d+ ms; of your program 300000 ms\n/,
+  )
+  expect(known.stdout).toContain('recommended ttl: 1200 s at least (the longest pause is a quarter of it')
   const keys = await Promise.all(servers.nodes.map((node) => node.cli('KEYS', 'ringfence-bench:*')))
   expect(keys).toEqual(['', '', ''])
 })

@@ -2,6 +2,8 @@ import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { percentiles, recommendedTtlMs, ttlReason } from '../../../src/cli/commands/bench.ts'
 import { parse } from '../../../src/cli/command-line.ts'
+import { watchPauses } from '../../../src/cli/pauses.ts'
+import { sleep, systemClock } from '../../../src/clock.ts'
 import { CHILD_ENVIRONMENT, commandNamed, COMMANDS, ENVIRONMENT } from '../../../src/cli/command-list.ts'
 import { manual } from '../../../src/cli/manual.ts'
 
@@ -70,13 +72,30 @@ test('percentiles are of the values themselves', () => {
   expect(percentiles(times)).toEqual({ p50: 50, p99: 99, worst: 100 })
 })
 
-test('the recommended ttl grows with the latency and the drift, and is never below 5 s', () => {
-  expect(recommendedTtlMs(0.5, { part: 0 })).toBe(5000)
-  expect(recommendedTtlMs(9.96, { part: 0.000_01 })).toBe(5000)
-  expect(ttlReason(5000)).toContain('a short pause of the process')
-  expect(ttlReason(15_000)).toContain('fifty times the p99')
-  expect(recommendedTtlMs(100, { part: 0 })).toBe(15_000)
-  expect(recommendedTtlMs(100, { part: -0.1 })).toBe(17_000)
+test('the recommended ttl grows with the latency, the drift and the longest pause, and is never below 5 s', () => {
+  expect(recommendedTtlMs(0.5, { part: 0 }, 1000)).toBe(5000)
+  expect(recommendedTtlMs(9.96, { part: 0.000_01 }, 0)).toBe(5000)
+  expect(ttlReason(5000, 1000)).toContain('a pause that was not seen')
+  expect(recommendedTtlMs(100, { part: 0 }, 2000)).toBe(15_000)
+  expect(ttlReason(15_000, 2000)).toContain('fifty times the p99')
+  expect(recommendedTtlMs(100, { part: -0.1 }, 0)).toBe(17_000)
+  expect(recommendedTtlMs(100, { part: 0 }, 6001)).toBe(25_000)
+  expect(ttlReason(25_000, 6001)).toContain('the longest pause is a quarter of it')
+})
+
+test('pauses of the process are seen, those of the garbage collector among them', async () => {
+  const pauses = watchPauses()
+  // The timer of the measurement has to run once before and once after.
+  await sleep(systemClock, 20)
+  const began = systemClock.monotonicMs()
+  const kept: unknown[] = []
+  while (systemClock.monotonicMs() - began < 100) kept.push(Array.from({ length: 1000 }, (_, index) => ({ index })))
+  const stoodStillMs = systemClock.monotonicMs() - began
+  await sleep(systemClock, 20)
+  const { longestMs, longestGcMs } = pauses()
+  expect(kept.length).toBeGreaterThan(0)
+  expect(longestMs).toBeGreaterThanOrEqual(stoodStillMs - 10)
+  expect(longestGcMs).toBeGreaterThan(0)
 })
 
 test('an option that an election cannot have is refused with the reason', () => {
