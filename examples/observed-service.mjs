@@ -50,6 +50,11 @@ await Promise.all([
     await next.release()
     await sleep(500)
   }),
+  // How the servers answer: their clocks and their memory.
+  repeatedly(async () => {
+    await locks.probe()
+    await sleep(1000)
+  }),
   // Work that blocks the event loop.
   repeatedly(async () => {
     const until = performance.now() + 150

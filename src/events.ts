@@ -1,4 +1,4 @@
-import type { NodeVote, RoundTrip } from './engine.ts'
+import type { NodeState, NodeVote, RoundTrip } from './engine.ts'
 import type { LossReason } from './errors.ts'
 
 interface About {
@@ -91,6 +91,8 @@ export type LockEvent =
   /** By `once`: the beginning or the end of a run could not be recorded where its `runs` says. The job itself is not affected. */
   | ({ readonly type: 'unrecorded'; readonly cause: Error } & OfLease)
   | { readonly type: 'stalled'; readonly lateMs: number; readonly leases: number }
+  /** How the servers answered, when `probe` or `check` has asked them. */
+  | { readonly type: 'probed'; readonly servers: readonly NodeState[] }
   | RoundTrip
 
 /** Receives events. `engine` is the name of the engine, for an observer of several locks. */

@@ -2,7 +2,7 @@ import { adoption, type AdoptOptions } from './adopt.ts'
 import { Calls } from './calls.ts'
 import { shown } from './duration.ts'
 import { elect, type ElectOptions } from './elect.ts'
-import type { Engine, Finding, LeaseInfo } from './engine.ts'
+import type { Engine, Finding, LeaseInfo, NodeState } from './engine.ts'
 import { HeldError, WaitTimeoutError } from './errors.ts'
 import { Lease, type LeaseJson } from './lease.ts'
 import { once, type OnceOptions, type OnceOutcome } from './once.ts'
@@ -159,9 +159,21 @@ export class Locks implements AsyncDisposable {
     return forceRelease(this.engine, resource, options)
   }
 
-  /** The doctor: what the engine finds about its servers. */
-  check(): Promise<readonly Finding[]> {
-    return this.engine.check(this.#settings.defaults.ttlMs)
+  /** The doctor: what the engine finds about its servers. Where somebody observes, they are probed as well. */
+  async check(): Promise<readonly Finding[]> {
+    const findings = await this.engine.check(this.#settings.defaults.ttlMs)
+    if (this.#settings.tell !== undefined) await this.probe()
+    return findings
+  }
+
+  /**
+   * How each server answers now: round trip and clock as far as they can be measured, which of them sits out, or why it does not
+   * answer. It takes a few round trips, and tells the observer what it has found.
+   */
+  async probe(): Promise<readonly NodeState[]> {
+    const servers = (await this.engine.probe?.()) ?? []
+    this.#settings.tell?.({ type: 'probed', servers })
+    return servers
   }
 
   /**

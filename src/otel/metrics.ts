@@ -4,6 +4,7 @@ import type { GuardEvent } from '../guards/guard.ts'
 import { classOf, commonAttributes, errorType, type Classify } from './attributes.ts'
 import { Levels, SCOPE, type Level } from './levels.ts'
 import { Records } from './records.ts'
+import { Servers } from './servers.ts'
 
 /** From a lease in memory to a queue of minutes, in seconds. */
 const WAIT_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
@@ -43,6 +44,7 @@ interface Labels {
 export class Metrics {
   readonly #classify: Classify | undefined
   readonly #levels: Levels
+  readonly #servers: Servers
   readonly #records = new Records()
   readonly #labels = new Map<string, Labels>()
   readonly #calls = new Map<number, Labels>()
@@ -62,6 +64,7 @@ export class Metrics {
   constructor(provider: MeterProvider, classify?: Classify) {
     this.#classify = classify
     this.#levels = Levels.of(provider)
+    this.#servers = Servers.of(provider)
     this.#levels.beforeCollecting(() => this.#records.flush())
     const meter = provider.getMeter(SCOPE)
     const histogram = (name: string, unit: string, description: string, bounds: number[]): Histogram =>
@@ -163,6 +166,8 @@ export class Metrics {
         const kind = this.#classify === undefined ? {} : { 'ringfence.resource': classOf([resource], this.#classify) }
         return this.#rejections.add(1, { 'ringfence.guard': guard, [REASON]: reason, ...kind })
       }
+      case 'probed':
+        return this.#servers.heard(engine, event.servers)
       case 'unrecorded':
       case 'attempt':
       case 'waiting':

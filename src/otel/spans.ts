@@ -74,6 +74,7 @@ export class Spans {
       case 'left':
       case 'moved':
         return this.#ended(event.owner, event.type)
+      case 'probed':
       case 'unrecorded':
       case 'attempt':
       case 'stalled':

@@ -39,10 +39,8 @@ test('the work does not run for a stale token, nor for a lease that is over', as
 })
 
 test('work that waits is refused, because another holder could come in between; its own error is not lost elsewhere', async () => {
-  const late = async (): Promise<void> => {
-    throw new Error('late')
-  }
-  await expect(memoryGuard().write(leaseOf('a', 1n), late)).rejects.toThrow(
+  const late = Promise.reject(new Error('late'))
+  await expect(memoryGuard().write(leaseOf('a', 1n), () => late)).rejects.toThrow(
     new TypeError('work: expected a function that does not wait, got one that returned a promise'),
   )
 })

@@ -95,7 +95,7 @@ describe('on a Prometheus that scrapes the example service', () => {
   let prometheus: PrometheusServer
 
   beforeAll(async () => {
-    nodes = await startRedisNodes(3)
+    nodes = await startRedisNodes(3, { args: ['--maxmemory', '500mb'] })
     const port = await onFreePorts(1, async ([port = 0]) => {
       const url = `http://127.0.0.1:${port}/metrics`
       service = await Server.start({

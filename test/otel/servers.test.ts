@@ -24,6 +24,50 @@ function clients(count: number): Redis[] {
   return made
 }
 
+/** Which nodes a metric is about. */
+async function nodesOf(name: string, told: ReturnType<typeof telemetry>): Promise<string[]> {
+  const points = await told.points(name)
+  return points.map(({ attributes }) => String(attributes['ringfence.node'])).sort()
+}
+
+describe('servers', () => {
+  test('have a clock offset, memory and evictions once they were probed, and one that does not answer is down', async () => {
+    const told = telemetry()
+    const locks = createLocks(redlock(clients(5)), { ttl: '10s', observe: told.observe })
+    await nodes.nodes[0]!.cli('CONFIG', 'SET', 'maxmemory', '100mb')
+    await locks.probe()
+    for (const name of ['up', 'clock_offset', 'memory.used', 'evictions'])
+      expect(await nodesOf(`ringfence.server.${name}`, told)).toEqual(
+        nodes.nodes.map(({ port }) => `127.0.0.1:${port}`).sort(),
+      )
+    const offsets = (await told.points('ringfence.server.clock_offset')).map(({ value }) => Math.abs(value as number))
+    // One machine has one clock. It is read to within half of a round trip.
+    expect(Math.max(...offsets)).toBeLessThan(2)
+    const [limit] = await told.points('ringfence.server.memory.limit')
+    expect(limit).toMatchObject({
+      value: 100 * 1024 * 1024,
+      attributes: { 'ringfence.engine': 'redlock', 'ringfence.node': `127.0.0.1:${nodes.nodes[0]!.port}` },
+    })
+    await nodes.nodes[4]!.freeze()
+    try {
+      await locks.probe()
+      const down = (await told.points('ringfence.server.up')).filter(({ value }) => value === 0)
+      expect(down.map(({ attributes }) => attributes['ringfence.node'])).toEqual([`127.0.0.1:${nodes.nodes[4]!.port}`])
+    } finally {
+      await nodes.nodes[4]!.thaw()
+    }
+    await locks.close()
+  })
+
+  test('are probed by the doctor too, where somebody observes', async () => {
+    const told = telemetry()
+    const locks = createLocks(redis(clients(1)[0]), { ttl: '10s', observe: told.observe })
+    await locks.check()
+    await locks.close()
+    expect(await nodesOf('ringfence.server.clock_offset', told)).toEqual([`127.0.0.1:${nodes.nodes[0]!.port}`])
+  })
+})
+
 const TRIPS = 'ringfence.node.duration'
 
 describe('round trips', () => {

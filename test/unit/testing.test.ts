@@ -104,6 +104,7 @@ describe('outage', () => {
     await expect(locks.acquire('order:42', { wait: 0 })).rejects.toBeInstanceOf(EngineError)
     await expect(locks.inspect()[Symbol.asyncIterator]().next()).rejects.toBeInstanceOf(EngineError)
     expect(await locks.check()).toEqual([expect.objectContaining({ id: 'test/reachable', severity: 'critical' })])
+    expect(await locks.probe()).toEqual([expect.objectContaining({ node: 'test', error: expect.any(String) })])
     engine.recover()
     expect(await locks.tryAcquire('order:42')).not.toBeNull()
   })

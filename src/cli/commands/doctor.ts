@@ -1,4 +1,5 @@
 import { countsOf, grouped, scoreOf, type GroupedFinding } from '../../diagnosis.ts'
+import type { NodeState } from '../../index.ts'
 import { EXIT } from '../exit-codes.ts'
 import { withLocks, type Call, type Session } from '../session.ts'
 import { setting } from '../settings.ts'
@@ -19,14 +20,15 @@ export async function doctor(call: Call): Promise<number> {
   const options = ttl === undefined ? {} : { ttl: timeOf(ttl.text, ttl.source) }
   const work = async ({ locks, url }: Session): Promise<number> => {
     const findings = await locks.check()
+    const isAll = line.options.has('verbose')
+    const servers = isAll || output.json ? await locks.probe() : []
     const groups = grouped(findings)
     const score = scoreOf(groups)
     const worst = groups[0]?.severity ?? 'critical'
     const isFit = score > 0 && !(line.options.has('strict') && worst === 'warning')
     if (output.json) {
-      output.object({ engine: locks.engine.name, url, fit: isFit, score, findings, groups })
+      output.object({ engine: locks.engine.name, url, fit: isFit, score, findings, groups, servers })
     } else if (!output.quiet) {
-      const isAll = line.options.has('verbose')
       for (const group of groups) if (isAll || group.severity !== 'ok') show(group, call)
       const fine = groups.filter(({ severity }) => severity === 'ok').length
       if (!isAll && fine > 0) {
@@ -34,6 +36,7 @@ export async function doctor(call: Call): Promise<number> {
         const things = `${fine} thing${fine === 1 ? ' is' : 's are'} as ${fine === 1 ? 'it' : 'they'} should be`
         output.line({ style, text: `${mark} ok` }, ` ${things} (--verbose shows ${fine === 1 ? 'it' : 'them'})`)
       }
+      for (const server of servers) output.line(`  ${answerOf(server)}`)
       const verdict = `${locks.engine.name} (${url}): ${score} of 100, ${countsOf(groups)}`
       output.line({ style: ['bold', LOOK[worst].style], text: verdict })
       output.line(`  ${meaningOf(score)}`)
@@ -41,6 +44,15 @@ export async function doctor(call: Call): Promise<number> {
     return isFit ? EXIT.ok : EXIT.no
   }
   return withLocks(call, work, () => options)
+}
+
+/** How a server answers now. */
+function answerOf({ node, roundTripMs, clockOffsetMs, sitsOutMs, error }: NodeState): string {
+  if (error !== undefined || roundTripMs === undefined) return `${node}: ${error ?? 'no answer'}`
+  const side = (clockOffsetMs ?? 0) < 0 ? 'behind' : 'ahead'
+  const clock = clockOffsetMs === undefined ? '' : `, its clock is ${Math.abs(clockOffsetMs).toFixed(1)} ms ${side}`
+  const out = sitsOutMs === undefined ? '' : `, sits out for ${Math.ceil(sitsOutMs / 1000)} s`
+  return `${node}: answers in ${roundTripMs.toFixed(1)} ms${clock}${out}`
 }
 
 function meaningOf(score: number): string {

@@ -177,6 +177,12 @@ test('doctor says that the engine is not fit while too few nodes may vote', asyn
   const fit = /3 of 3 nodes may vote; 2 are needed/
   const all = await home.run(['doctor', '--verbose'], { env })
   expect(all).toMatchObject({ code: 0, stdout: expect.stringMatching(fit) as string })
+  const answers = all.stdout.match(
+    /^  127\.0\.0\.1:\d+: answers in \d+\.\d ms, its clock is \d+\.\d ms (ahead|behind)$/gm,
+  )
+  expect(answers).toHaveLength(3)
+  const { servers: told } = JSON.parse((await home.run(['doctor', '--json'], { env })).stdout) as { servers: unknown[] }
+  expect(told).toHaveLength(3)
   for (const node of own.nodes.slice(0, 2)) await node.restart({ empty: true })
   const sick = await home.run(['doctor'], { env })
   expect(sick.stdout).toMatch(
