@@ -17,6 +17,12 @@ const LIBRARY = {
   memory: /^engines\/memory\.ts$/,
   http: /^engines\/shared\/http\//,
 }
+/** How Redis is reached, which is all that the guards need; and the engine, which ringfence/redlock is made of, too. */
+const ENTRIES = {
+  ...LIBRARY,
+  'redis-client': /^engines\/redis\/(drivers\/|(client|pieces|slot|keys)\.ts)/,
+  'redis-engine': /^engines\/redis\/(?!index\.ts)/,
+}
 const COMMAND = {
   ...LIBRARY,
   // What every verb needs; and what `run` and `elect` need besides.
@@ -44,7 +50,7 @@ const withoutRuntime = {
 }
 
 const entries = Object.values(manifest.exports).flatMap((target) => target.default ?? [])
-await bundle(entries, { chunks: LIBRARY, format: 'esm', extension: 'js', folder: 'dist' })
+await bundle(entries, { chunks: ENTRIES, format: 'esm', extension: 'js', folder: 'dist' })
 // CommonJS, because Node loads that faster, and a command is imported by nobody.
 const command = { chunks: COMMAND, format: 'cjs', extension: 'cjs', folder: 'dist/cli' }
 await bundle([manifest.bin.ringfence], { ...command, sourcemapExcludeSources: true })

@@ -10,7 +10,7 @@ import { keySet, type KeySet } from './keys.ts'
 import { claimStep, enqueueStep, type LineAnswer, type LinePlace } from './line-steps.ts'
 import { piece, wordsOf, type Piece } from './pieces.ts'
 import { confirmReaderStep, extendReadersStep, releaseReaderStep, shareStep } from './readers-steps.ts'
-import { Answer, Request, type StepListener } from './request.ts'
+import { Answer, Request, type Heard, type StepListener } from './request.ts'
 import { ACQUIRE, type Script } from './scripts.ts'
 import {
   acquireStep,
@@ -38,6 +38,8 @@ export interface NodeOptions {
   readonly random: Random
   /** How many replicas must acknowledge a write, and within how many milliseconds. */
   readonly replicas: { readonly count: number; readonly withinMs: number }
+  /** Asked with every step: who is to hear the answer of this node, also if it comes too late for the decision. Default nobody. */
+  readonly hear?: ((step: Step<unknown>) => Heard | undefined) | undefined
 }
 
 /**
@@ -158,7 +160,7 @@ export class RedisNode {
   send<T>(step: Step<T>, to: StepListener<T>, index: number): void {
     const refused = this.#refused()
     const landed = refused === undefined ? this.#roundTrips?.begin(step.script.name) : undefined
-    const request = new Request(step, to, index, landed) as Request
+    const request = new Request(step, to, index, landed, this.#options.hear?.(step as Step<unknown>)) as Request
     if (refused !== undefined) return queueMicrotask(() => request.failed(refused))
     this.#unanswered++
     if (step.vote === undefined || this.admission === undefined) return this.#turn.add(request)

@@ -14,6 +14,9 @@ export interface StepListener<T> {
   isWanted?(): boolean
 }
 
+/** Called with the answer of a node to a step, or with the error that came instead. */
+export type Heard = (answer: unknown) => void
+
 /** A step on its way to one node. */
 export class Request<T = unknown> {
   /** Another one where the first was not permitted. */
@@ -25,13 +28,15 @@ export class Request<T = unknown> {
   readonly #to: StepListener<T>
   readonly #node: number
   readonly #landed: Landed | undefined
+  readonly #heard: Heard | undefined
 
-  constructor(step: Step<T>, to: StepListener<T>, node: number, landed: Landed | undefined) {
+  constructor(step: Step<T>, to: StepListener<T>, node: number, landed: Landed | undefined, heard?: Heard) {
     this.step = step
     this.script = step.script
     this.#to = to
     this.#node = node
     this.#landed = landed
+    this.#heard = heard
   }
 
   get isWanted(): boolean {
@@ -48,11 +53,13 @@ export class Request<T = unknown> {
       return this.failed(error)
     }
     this.#landed?.('answered')
+    this.#heard?.(answer)
     this.#to.answered(this.#node, answer)
   }
 
   failed(cause: unknown): void {
     this.#landed?.('failed', cause)
+    this.#heard?.(asError(cause))
     this.#to.failed(this.#node, asError(cause))
   }
 }

@@ -4,6 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { connect, libraryOf } from '../../../bench/libraries.mjs'
 import { createLocks } from '../../../dist/index.js'
 import { redis, redlock } from '../../../dist/engines/redis/index.js'
+import DropIn from '../../../dist/redlock/index.js'
 
 const { FLEET_LIBRARY, FLEET_PORTS, FLEET_STORE, FLEET_TTL_MS } = process.env
 const ttlMs = Number(FLEET_TTL_MS)
@@ -23,6 +24,10 @@ const PEERS = {
   '@sesamecare-oss/redlock': (clients) => benched('@sesamecare-oss/redlock', 200, clients, PREFIX + NAME),
   'redlock-universal': (clients) => benched('redlock-universal', 100, clients, PREFIX + NAME),
   'redis-semaphore': (clients) => benched('redis-semaphore', 10, clients, NAME),
+  'ringfence/redlock': async (clients) => {
+    const lock = new DropIn(clients, { retryCount: -1 })
+    return { acquire: () => lock.acquire([PREFIX + NAME], ttlMs), release: (held) => held.release() }
+  },
   ringfence: async (clients) => {
     const engine = clients.length === 1 ? redis(clients[0], { prefix: PREFIX }) : redlock(clients, { prefix: PREFIX })
     const locks = createLocks(engine, { ttl: ttlMs, wait: '5m' })

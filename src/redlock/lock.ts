@@ -1,0 +1,76 @@
+import type { ExecutionResult, RedlockAttempts } from './errors.ts'
+import type { Hold } from './hold.ts'
+import type { Redlock } from './redlock.ts'
+
+/** A lock that was acquired. `extend` returns another one for the same keys, and ends this one. */
+export class Lock<Client extends object = object> {
+  readonly redlock: Redlock<Client>
+  readonly resources: string[]
+  /** What the keys contain. */
+  readonly value: string
+  readonly attempts: RedlockAttempts<Client>
+  /** @internal Undefined for a lock that was made by hand. */
+  readonly hold: Hold | undefined
+  #expiration: number
+
+  /** By hand, for a lock of another process: it can be extended and released, and has no token. */
+  constructor(
+    redlock: Redlock<Client>,
+    resources: string[],
+    value: string,
+    attempts: RedlockAttempts<Client>,
+    expiration: number,
+  )
+  /** @internal */
+  constructor(
+    redlock: Redlock<Client>,
+    resources: string[],
+    value: string,
+    attempts: RedlockAttempts<Client>,
+    expiration: number,
+    hold?: Hold,
+  )
+  constructor(
+    redlock: Redlock<Client>,
+    resources: string[],
+    value: string,
+    attempts: RedlockAttempts<Client>,
+    expiration: number,
+    hold?: Hold,
+  ) {
+    this.redlock = redlock
+    this.resources = resources
+    this.value = value
+    this.attempts = attempts
+    this.#expiration = expiration
+    this.hold = hold
+  }
+
+  /** Until when it may be relied on, in ms since 1970; 0 when it was released, extended, or could not be proved. */
+  get expiration(): number {
+    return this.hold?.isProved === false ? 0 : this.#expiration
+  }
+
+  set expiration(value: number) {
+    this.#expiration = value
+  }
+
+  /** Every later lock on the same resource has a greater one. Hand it to the store that you write to: docs/fencing.md. */
+  get fencingToken(): bigint {
+    if (this.hold !== undefined) return this.hold.lease.token
+    throw new TypeError('fencingToken: expected a lock that acquire has returned, got one that was made by hand')
+  }
+
+  release(): Promise<ExecutionResult<Client>> {
+    return this.redlock.release(this)
+  }
+
+  extend(duration: number): Promise<Lock<Client>> {
+    return this.redlock.extend(this, duration)
+  }
+
+  /** For `await using`. That it could not be released is an `error` event, because it must not replace the block's own error. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.release().catch(() => undefined)
+  }
+}

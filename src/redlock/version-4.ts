@@ -1,0 +1,83 @@
+import { ExecutionError, LockError } from './errors.ts'
+import type { Lock } from './lock.ts'
+import type { Redlock } from './redlock.ts'
+import { settingsOf, type RedlockSettings } from './settings.ts'
+
+export type Callback<T> = (error: Error | null, value?: T) => void
+
+/** A lock as redlock 4 has it: `extend` changes it and resolves with it. */
+export class Version4Lock {
+  readonly redlock: Redlock
+  readonly resource: string[]
+  /** How many attempts it took. */
+  readonly attempts: number
+  readonly attemptsRemaining: number
+  #lock: Lock
+
+  /** @internal */
+  constructor(redlock: Redlock, lock: Lock, retryCount: number) {
+    this.redlock = redlock
+    this.resource = lock.resources
+    this.attempts = lock.attempts.length
+    this.attemptsRemaining = retryCount - this.attempts
+    this.#lock = lock
+  }
+
+  get value(): string {
+    return this.#lock.value
+  }
+
+  get expiration(): number {
+    return this.#lock.expiration
+  }
+
+  get fencingToken(): bigint {
+    return this.#lock.fencingToken
+  }
+
+  unlock(callback?: Callback<void>): Promise<void> {
+    const name = this.resource.join(',')
+    // One attempt, as redlock 4 makes it.
+    const released = this.redlock.release(this.#lock, { retryCount: 0 }).then(() => undefined)
+    return settle(released, `Unable to fully release the lock on resource "${name}".`, callback)
+  }
+
+  extend(ttl: number, callback?: Callback<Version4Lock>): Promise<Version4Lock> {
+    const name = this.resource.join(',')
+    const extended = this.redlock.extend(this.#lock, ttl).then((lock) => {
+      this.#lock = lock
+      return this
+    })
+    const message = `Cannot extend lock on resource "${name}" because the lock has already expired.`
+    return settle<Version4Lock>(extended, message, callback)
+  }
+}
+
+export const version4 = {
+  lock(
+    redlock: Redlock,
+    resource: string | string[],
+    ttl: number,
+    options: Partial<RedlockSettings> | undefined,
+    callback: Callback<Version4Lock> | undefined,
+  ): Promise<Version4Lock> {
+    const names = Array.isArray(resource) ? resource : [resource]
+    const { retryCount } = settingsOf(options, redlock.settings)
+    const acquired = redlock.acquire(names, ttl, options).then((lock) => new Version4Lock(redlock, lock, retryCount))
+    return settle(acquired, `Exceeded ${retryCount} attempts to lock the resource "${names.join(',')}".`, callback)
+  },
+}
+
+/** Failures as redlock 4 has them, and its callbacks. What a callback throws is an uncaught exception, as there. */
+function settle<T>(work: Promise<T>, message: string, callback: Callback<T> | undefined): Promise<T> {
+  const settled = work.catch((error: unknown) => {
+    throw error instanceof ExecutionError ? new LockError(message, error.attempts.length, error) : error
+  })
+  if (typeof callback !== 'function') return settled
+  const later = (call: () => void): void => queueMicrotask(call)
+  settled.then(
+    (value) => later(() => callback(null, value)),
+    (error: unknown) => later(() => callback(error as Error)),
+  )
+  return settled
+}
