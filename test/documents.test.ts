@@ -63,7 +63,7 @@ test('the page about shared leases says of each engine whether it has them, as i
     .filter((row) => row !== null)
   const said = rows.map(([, linked, plain, has]) => [(linked ?? plain!).split(',')[0]!, has])
   const promised = below('src/engines')
-    .filter((file) => /^src\/engines\/(memory|(?!shared\/)\w+\/(index|engine))\.ts$/.test(file))
+    .filter((file) => /^src\/engines\/(memory|(?!shared\/)\w+\/(index|engine|make))\.ts$/.test(file))
     .flatMap((file) =>
       [...read(file).matchAll(/^ +shared: (true|false),$/gm)].map(([, shared]) => {
         return [path.basename(file) === 'memory.ts' ? 'memory' : file.split('/')[2]!, shared === 'true' ? 'yes' : 'no']

@@ -56,6 +56,7 @@ const documents = [
   'docs/fencing.md',
   'docs/frameworks.md',
   'docs/observability.md',
+  'docs/redlock-drop-in.md',
 ]
 
 async function programs(): Promise<string[]> {
@@ -169,6 +170,9 @@ test('the Redis examples run on one server and on a quorum, and leave no lock be
   )
   expect(await output('redlock.mjs', { REDIS_URLS: nodes.urls.join(',') })).toBe(
     'holding account:1 and account:2 with one token: bigint\ndone\n',
+  )
+  expect(await output('redlock-drop-in.mjs', { REDIS_URLS: nodes.urls.join(',') })).toBe(
+    'extended by 3 nodes\nheld: ExecutionError after 4 attempts\nthe token has grown: true\ncharged 12\n',
   )
   expect(await keys()).toEqual(before)
 })

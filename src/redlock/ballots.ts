@@ -86,7 +86,7 @@ function asDriverError(error: Error): Error {
 }
 
 /** The ballots that are open, by operation and owner. Hears every step of an engine. */
-export class Ballots<Client extends object> {
+export class OpenBallots<Client extends object> {
   readonly #open = new Map<string, Ballot<Client>>()
 
   add(operation: Operation, owner: string, ballot: Ballot<Client>): void {
@@ -135,7 +135,7 @@ export class Ballots<Client extends object> {
 interface Vote<Client extends object> {
   readonly ballot: Ballot<Client>
   /** Undefined where the answer is no vote. */
-  read(answer: unknown): boolean | undefined
+  readonly read: (answer: unknown) => boolean | undefined
 }
 
 /** A node that offers the lock to the first in line keeps it for them, and one that knows somebody before us does not. */

@@ -11,7 +11,7 @@ export interface HoldTerms {
   readonly clock: Clock
   /** How long a node that has restarted does not vote. A longer lock is proved again and again. */
   readonly maxTtlMs: number
-  driftMs(ttlMs: number): number
+  readonly driftMs: (ttlMs: number) => number
   /** In `using`: every proof extends the lock for the whole duration. */
   readonly renew: boolean
   /** In `using`: extend it that often, if that is more often than a third of its duration. */

@@ -18,7 +18,7 @@ import { Hold } from './hold.ts'
 import { Lock } from './lock.ts'
 import { durationOrThrow, settingsOf, type RedlockInstanceSettings, type RedlockSettings } from './settings.ts'
 import { sharedLocks, type SharedLocks } from './shared-locks.ts'
-import { Version4Lock, version4, type Callback } from './version-4.ts'
+import { Version4Lock, version4, type Version4Callback } from './version-4.ts'
 
 /** The signal of `using`, with why it aborted. */
 export type RedlockAbortSignal = AbortSignal & { error?: Error }
@@ -141,7 +141,7 @@ export class Redlock<Client extends object = object> extends EventEmitter {
 
   // What of the API of redlock 4 can be served.
 
-  lock(resource: string | string[], ttl: number, callback?: Callback<Version4Lock>): Promise<Version4Lock> {
+  lock(resource: string | string[], ttl: number, callback?: Version4Callback<Version4Lock>): Promise<Version4Lock> {
     return version4.lock(this as unknown as Redlock, resource, ttl, undefined, callback)
   }
 
@@ -149,12 +149,12 @@ export class Redlock<Client extends object = object> extends EventEmitter {
     resource: string | string[],
     ttl: number,
     options: Partial<RedlockSettings>,
-    callback?: Callback<Version4Lock>,
+    callback?: Version4Callback<Version4Lock>,
   ): Promise<Version4Lock> {
     return version4.lock(this as unknown as Redlock, resource, ttl, options, callback)
   }
 
-  unlock(lock: Version4Lock, callback?: Callback<void>): Promise<void> {
+  unlock(lock: Version4Lock, callback?: Version4Callback<void>): Promise<void> {
     return lock.unlock(callback)
   }
 

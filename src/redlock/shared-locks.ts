@@ -4,7 +4,7 @@ import { DEFAULT_MAX_TTL_MS, forRedlockUsers } from '../engines/redis/make.ts'
 import { property } from '../engines/shared/shape.ts'
 import type { LockEvent } from '../events.ts'
 import { createLocks, type Locks } from '../locks.ts'
-import { Ballot, Ballots } from './ballots.ts'
+import { Ballot, OpenBallots } from './ballots.ts'
 import type { ExecutionStats } from './errors.ts'
 
 /** What decides whether two instances can share their locks. */
@@ -45,7 +45,7 @@ export class SharedLocks<Client extends object> {
   /** How long a lock needs no proof: forever where there is one node, which nobody else can stand in for. */
   readonly maxTtlMs: number
   readonly #terms: SharedTerms
-  readonly #ballots = new Ballots<Client>()
+  readonly #ballots = new OpenBallots<Client>()
   readonly #calls = new Map<number, AcquireCall<Client>>()
   /** The call that is being made in this very moment. */
   #asking: AcquireCall<Client> | undefined

@@ -1,9 +1,10 @@
+import { callbackify } from 'node:util'
 import { ExecutionError, LockError } from './errors.ts'
 import type { Lock } from './lock.ts'
 import type { Redlock } from './redlock.ts'
 import { settingsOf, type RedlockSettings } from './settings.ts'
 
-export type Callback<T> = (error: Error | null, value?: T) => void
+export type Version4Callback<T> = (error: Error | null, value?: T) => void
 
 /** A lock as redlock 4 has it: `extend` changes it and resolves with it. */
 export class Version4Lock {
@@ -35,14 +36,14 @@ export class Version4Lock {
     return this.#lock.fencingToken
   }
 
-  unlock(callback?: Callback<void>): Promise<void> {
+  unlock(callback?: Version4Callback<void>): Promise<void> {
     const name = this.resource.join(',')
     // One attempt, as redlock 4 makes it.
     const released = this.redlock.release(this.#lock, { retryCount: 0 }).then(() => undefined)
     return settle(released, `Unable to fully release the lock on resource "${name}".`, callback)
   }
 
-  extend(ttl: number, callback?: Callback<Version4Lock>): Promise<Version4Lock> {
+  extend(ttl: number, callback?: Version4Callback<Version4Lock>): Promise<Version4Lock> {
     const name = this.resource.join(',')
     const extended = this.redlock.extend(this.#lock, ttl).then((lock) => {
       this.#lock = lock
@@ -59,7 +60,7 @@ export const version4 = {
     resource: string | string[],
     ttl: number,
     options: Partial<RedlockSettings> | undefined,
-    callback: Callback<Version4Lock> | undefined,
+    callback: Version4Callback<Version4Lock> | undefined,
   ): Promise<Version4Lock> {
     const names = Array.isArray(resource) ? resource : [resource]
     const { retryCount } = settingsOf(options, redlock.settings)
@@ -69,15 +70,10 @@ export const version4 = {
 }
 
 /** Failures as redlock 4 has them, and its callbacks. What a callback throws is an uncaught exception, as there. */
-function settle<T>(work: Promise<T>, message: string, callback: Callback<T> | undefined): Promise<T> {
+function settle<T>(work: Promise<T>, message: string, callback: Version4Callback<T> | undefined): Promise<T> {
   const settled = work.catch((error: unknown) => {
     throw error instanceof ExecutionError ? new LockError(message, error.attempts.length, error) : error
   })
-  if (typeof callback !== 'function') return settled
-  const later = (call: () => void): void => queueMicrotask(call)
-  settled.then(
-    (value) => later(() => callback(null, value)),
-    (error: unknown) => later(() => callback(error as Error)),
-  )
+  if (typeof callback === 'function') callbackify(() => settled)((error, value) => callback(error, value))
   return settled
 }

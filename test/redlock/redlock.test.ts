@@ -5,6 +5,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { startRedis, startRedisNodes, type RedisServer } from '../../harness/servers/redis.ts'
 import { until } from '../../harness/until.ts'
 import Redlock, { ExecutionError, Lock, Redlock as Named, ResourceLockedError } from '../../src/redlock/index.ts'
+import { sharedLocks } from '../../src/redlock/shared-locks.ts'
 
 /** Of the same shape: a test of the types says so. */
 const RealRedlock = UntypedRedlock as typeof Redlock
@@ -48,6 +49,10 @@ async function failure(call: Promise<unknown>): Promise<ExecutionError> {
   )
   expect(error).toBeInstanceOf(ExecutionError)
   return error as ExecutionError
+}
+
+function votersOf(lock: Lock<Redis>): Promise<Redis[]> {
+  return lock.attempts[0]!.then(({ votesFor }) => [...votesFor])
 }
 
 async function votesAgainst({ attempts }: ExecutionError): Promise<Error[]> {
@@ -277,23 +282,20 @@ describe('a lock that is longer than a node sits out', () => {
     expect(lock.expiration).toBe(0)
     expect(await failure(lock.extend(1000))).toHaveProperty('message', 'Cannot extend an already-expired lock.')
   })
-
-  function votersOf(lock: Lock<Redis>): Promise<Redis[]> {
-    return lock.attempts[0]!.then(({ votesFor }) => [...votesFor])
-  }
 })
 
-test('instances with the same clients share one engine, and one connection for wake-ups', async () => {
-  const own = connect(server.port)
+test('instances with the same clients share one engine: a release of one is handed to a waiter of the other', async () => {
   const lock = await new Redlock([client]).acquire([name], 30_000)
-  const instances = [new Redlock([own]), new Redlock([own], { retryCount: -1 })]
-  const waiting = instances.map((redlock) => redlock.acquire([name], 30_000, { retryCount: -1 }))
-  await until(() => client.exists(`ringfence:line:{${name}}`), { what: 'a place in line' })
-  const channel = `ringfence:freed:{${name}}`
-  expect(await client.pubsub('NUMSUB', channel)).toEqual([channel, 1])
+  const waiting = new Redlock([client], { retryCount: -1 }).acquire([name], 30_000)
   await lock.release()
-  await (await waiting[0]!).release()
-  await (await waiting[1]!).release()
+  const next = await waiting
+  // An engine of its own would have asked the server before, and would have been refused.
+  expect(next.attempts).toHaveLength(1)
+  expect((await next.attempts[0]!).votesFor).toEqual(new Set([client]))
+  await next.release()
+  const terms = { driftFactor: 0.01, prefix: undefined, maxTtl: undefined }
+  expect(sharedLocks([client], terms)).toBe(sharedLocks([client], terms))
+  expect(sharedLocks(nodes, terms)).not.toBe(sharedLocks(nodes, { ...terms, maxTtl: 5000 }))
 })
 
 test('quit closes the clients and releases nothing', async () => {

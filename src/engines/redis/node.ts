@@ -160,7 +160,7 @@ export class RedisNode {
   send<T>(step: Step<T>, to: StepListener<T>, index: number): void {
     const refused = this.#refused()
     const landed = refused === undefined ? this.#roundTrips?.begin(step.script.name) : undefined
-    const request = new Request(step, to, index, landed, this.#options.hear?.(step as Step<unknown>)) as Request
+    const request = new Request(step, to, index, landed, this.#options.hear?.(step)) as Request
     if (refused !== undefined) return queueMicrotask(() => request.failed(refused))
     this.#unanswered++
     if (step.vote === undefined || this.admission === undefined) return this.#turn.add(request)
