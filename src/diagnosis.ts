@@ -1,4 +1,4 @@
-import type { Finding } from './engine.ts'
+import type { Finding, NodeState } from './engine.ts'
 
 type Severity = Finding['severity']
 
@@ -46,6 +46,13 @@ export function scoreOf(findings: readonly GroupedFinding[]): number {
   if (worst === undefined || worst.severity === 'critical') return 0
   const cost = findings.reduce((sum, { severity }) => sum + (severity === 'critical' ? 0 : COST[severity]), 0)
   return Math.max(1, 100 - cost)
+}
+
+/** What is to be looked at again when it changes: which servers answer, and which of them vote. */
+export function statesOf(servers: readonly NodeState[]): string {
+  return JSON.stringify(
+    servers.map(({ node, error, sitsOutMs }) => [node, error === undefined, sitsOutMs === undefined]),
+  )
 }
 
 /** `2 critical, 1 note, 16 ok`: how many of each there are. */

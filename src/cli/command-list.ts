@@ -210,6 +210,8 @@ export const COMMANDS: readonly CommandSpec[] = [
       ...options({
         '--ttl TIME': 'judge for leases of this ttl (default 30s)',
         '--strict': 'exit 1 for warnings too',
+        '--watch':
+          'go on until interrupted: report again when a server goes away, comes back or sits out, or a finding changes',
       }),
       ...ENGINE,
       ...OUTPUT,

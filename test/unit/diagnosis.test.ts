@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { countsOf, grouped, scoreOf } from '../../src/diagnosis.ts'
+import { countsOf, grouped, scoreOf, statesOf } from '../../src/diagnosis.ts'
 import type { Finding } from '../../src/engine.ts'
 
 function finding(severity: Finding['severity'], more: Partial<Finding> = {}): Finding {
@@ -45,4 +45,14 @@ test('the score is 0 with anything critical, and above 0 without', () => {
   expect(score(...nodes.map((node) => finding('warning', { node })))).toBe(90)
   expect(score(finding('warning'), finding('note'))).toBe(89)
   expect(score(...Array.from({ length: 12 }, (_, index) => finding('warning', { id: String(index) })))).toBe(1)
+})
+
+function states(more: object): string {
+  return statesOf([{ node: 'a', roundTripMs: 1, clockOffsetMs: 2, ...more }])
+}
+
+test('the states of servers differ when one goes away, comes, or begins to sit out, and not by the time that it takes', () => {
+  expect(states({ roundTripMs: 7, clockOffsetMs: undefined })).toBe(states({}))
+  expect(states({ sitsOutMs: 5000 })).toBe(states({ sitsOutMs: 4000 }))
+  expect(new Set([states({}), states({ error: 'away' }), states({ sitsOutMs: 1 }), states({ node: 'b' })]).size).toBe(4)
 })

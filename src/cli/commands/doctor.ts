@@ -1,5 +1,6 @@
-import { countsOf, grouped, scoreOf, type GroupedFinding } from '../../diagnosis.ts'
-import type { NodeState } from '../../index.ts'
+import { sleep, systemClock } from '../../clock.ts'
+import { countsOf, grouped, scoreOf, statesOf, type GroupedFinding } from '../../diagnosis.ts'
+import type { Finding, NodeState } from '../../index.ts'
 import { EXIT } from '../exit-codes.ts'
 import { withLocks, type Call, type Session } from '../session.ts'
 import { setting } from '../settings.ts'
@@ -13,37 +14,85 @@ const LOOK = {
   ok: { mark: '✓', style: 'green' },
 } as const
 
+/** How often `--watch` asks whether a server has changed its state, and how long after the last look it looks again anyway. */
+const PROBE_EVERY_MS = 2000
+const LOOK_EVERY_MS = 60_000
+
+interface Diagnosis {
+  readonly findings: readonly Finding[]
+  readonly groups: readonly GroupedFinding[]
+  readonly servers: readonly NodeState[]
+  readonly score: number
+  readonly isFit: boolean
+}
+
 /** The findings of `check()`, those of several servers together, the worst first. What is in order is only counted. */
 export async function doctor(call: Call): Promise<number> {
-  const { line, output } = call
+  const { line } = call
   const ttl = setting('ttl', line.options, call.config)
   const options = ttl === undefined ? {} : { ttl: timeOf(ttl.text, ttl.source) }
-  const work = async ({ locks, url }: Session): Promise<number> => {
-    const findings = await locks.check()
-    const isAll = line.options.has('verbose')
-    const servers = isAll || output.json ? await locks.probe() : []
-    const groups = grouped(findings)
-    const score = scoreOf(groups)
-    const worst = groups[0]?.severity ?? 'critical'
-    const isFit = score > 0 && !(line.options.has('strict') && worst === 'warning')
-    if (output.json) {
-      output.object({ engine: locks.engine.name, url, fit: isFit, score, findings, groups, servers })
-    } else if (!output.quiet) {
-      for (const group of groups) if (isAll || group.severity !== 'ok') show(group, call)
-      const fine = groups.filter(({ severity }) => severity === 'ok').length
-      if (!isAll && fine > 0) {
-        const { mark, style } = LOOK.ok
-        const things = `${fine} thing${fine === 1 ? ' is' : 's are'} as ${fine === 1 ? 'it' : 'they'} should be`
-        output.line({ style, text: `${mark} ok` }, ` ${things} (--verbose shows ${fine === 1 ? 'it' : 'them'})`)
-      }
-      for (const server of servers) output.line(`  ${answerOf(server)}`)
-      const verdict = `${locks.engine.name} (${url}): ${score} of 100, ${countsOf(groups)}`
-      output.line({ style: ['bold', LOOK[worst].style], text: verdict })
-      output.line(`  ${meaningOf(score)}`)
-    }
+  const work = async (session: Session): Promise<number> => {
+    const first = await examined(call, session)
+    report(call, session, first)
+    const { isFit } = line.options.has('watch') ? await watched(call, session, first) : first
     return isFit ? EXIT.ok : EXIT.no
   }
   return withLocks(call, work, () => options)
+}
+
+async function examined({ line, output }: Call, { locks }: Session): Promise<Diagnosis> {
+  const findings = await locks.check()
+  const isShown = output.json || line.options.has('verbose') || line.options.has('watch')
+  const servers = isShown ? await locks.probe() : []
+  const groups = grouped(findings)
+  const score = scoreOf(groups)
+  const isFit = score > 0 && !(line.options.has('strict') && groups[0]?.severity === 'warning')
+  return { findings, groups, servers, score, isFit }
+}
+
+/**
+ * Looks again when a server goes away, comes back, begins to sit out or votes again, and every minute, until it is interrupted.
+ * Reports only what has changed: not that a round trip took longer this time.
+ */
+async function watched(call: Call, session: Session, first: Diagnosis): Promise<Diagnosis> {
+  const { interrupted } = call.signals
+  let last = first
+  for (let sinceMs = 0; ; sinceMs += PROBE_EVERY_MS) {
+    await sleep(systemClock, PROBE_EVERY_MS, interrupted)
+    if (interrupted.aborted) return last
+    const isChanged = statesOf(await session.locks.probe()) !== statesOf(last.servers)
+    if (!isChanged && sinceMs < LOOK_EVERY_MS) continue
+    const next = await examined(call, session)
+    if (inShort(next) !== inShort(last)) report(call, session, next)
+    last = next
+    sinceMs = 0
+  }
+}
+
+function inShort({ groups, servers }: Diagnosis): string {
+  return statesOf(servers) + JSON.stringify(groups.map(({ id, severity }) => [id, severity]))
+}
+
+function report(call: Call, { locks, url }: Session, diagnosis: Diagnosis): void {
+  const { line, output } = call
+  const { findings, groups, servers, score, isFit } = diagnosis
+  if (output.json) {
+    return output.object({ engine: locks.engine.name, url, fit: isFit, score, findings, groups, servers })
+  }
+  if (output.quiet) return
+  const isAll = line.options.has('verbose')
+  for (const group of groups) if (isAll || group.severity !== 'ok') show(group, call)
+  const fine = groups.filter(({ severity }) => severity === 'ok').length
+  if (!isAll && fine > 0) {
+    const { mark, style } = LOOK.ok
+    const things = `${fine} thing${fine === 1 ? ' is' : 's are'} as ${fine === 1 ? 'it' : 'they'} should be`
+    output.line({ style, text: `${mark} ok` }, ` ${things} (--verbose shows ${fine === 1 ? 'it' : 'them'})`)
+  }
+  if (isAll) for (const server of servers) output.line(`  ${answerOf(server)}`)
+  const worst = groups[0]?.severity ?? 'critical'
+  const verdict = `${locks.engine.name} (${url}): ${score} of 100, ${countsOf(groups)}`
+  output.line({ style: ['bold', LOOK[worst].style], text: verdict })
+  output.line(`  ${meaningOf(score)}`)
 }
 
 /** How a server answers now. */

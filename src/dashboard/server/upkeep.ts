@@ -1,5 +1,5 @@
 import type { Clock, Timer } from '../../clock.ts'
-import { grouped, scoreOf, type GroupedFinding } from '../../diagnosis.ts'
+import { grouped, scoreOf, statesOf, type GroupedFinding } from '../../diagnosis.ts'
 import type { Engine, Finding, NodeState } from '../../engine.ts'
 import { messageOf } from '../../errors.ts'
 import type { Diagnosis, FindingRow, NodeRow } from '../protocol.ts'
@@ -30,9 +30,7 @@ export class Upkeep {
       const nodes = (await engine.probe?.()) ?? []
       plan.nodes(nodes.map((node) => shownNode(node, redact)))
       const before = states
-      states = JSON.stringify(
-        nodes.map(({ node, error, sitsOutMs }) => [node, error === undefined, sitsOutMs === undefined]),
-      )
+      states = statesOf(nodes)
       if (before !== undefined && before !== states) doctor.soon()
     }
     const check = async (): Promise<void> => {

@@ -191,6 +191,32 @@ test('doctor says that the engine is not fit while too few nodes may vote', asyn
   expect(sick.code).toBe(EXIT.no)
 })
 
+test('doctor --watch reports again when a node goes away, and ends with the last verdict when it is interrupted', async () => {
+  await using own = await startRedisNodes(3)
+  const env = { RINGFENCE_URL: `redis://${own.nodes.map(({ port }) => `127.0.0.1:${port}`).join(',')}` }
+  const command = home.start(['doctor', '--watch', '--json'], { env })
+  interface Report {
+    readonly fit: boolean
+    readonly findings: { readonly id: string; readonly severity: string }[]
+  }
+  const reports = (): Report[] =>
+    command.stdout
+      .split('\n')
+      .slice(0, -1)
+      .map((text) => JSON.parse(text) as Report)
+  await until(() => reports().length === 1, { what: 'a first report', withinMs: 30_000 })
+  await own.nodes[0]!.stop()
+  await own.nodes[1]!.stop()
+  const unfit = (): boolean =>
+    reports().some(({ findings }) =>
+      findings.some(({ id, severity }) => id === 'redis/quorum' && severity === 'critical'),
+    )
+  await until(unfit, { what: 'a report without a quorum', withinMs: 60_000 })
+  expect(reports()[0]).toMatchObject({ fit: true })
+  command.signal('SIGTERM')
+  expect(await command.ended).toMatchObject({ code: EXIT.no })
+})
+
 test('bench shows what the engine takes from here, and recommends a ttl', async () => {
   const env = { RINGFENCE_URL: quorumUrl }
   const { code, stdout } = await home.run(['bench', '--count', '20', '--for', '500ms', '--json'], { env })
