@@ -1,38 +1,53 @@
+import type { Certificates } from '../certificates.ts'
 import { flags } from '../flags.ts'
 import { startGroup, type Group } from '../group.ts'
 import { onFreePorts } from '../ports.ts'
 import { until } from '../until.ts'
-import { redisCli, startRedisOn, type RedisServer } from './redis.ts'
+import { redisCli, startRedisOn, tlsArgs, type RedisServer } from './redis.ts'
 
 const requestTimeoutMs = 1_000
 
+export interface ClusterOptions {
+  password?: string
+  /** Then each node listens with TLS, too. */
+  certificates?: Certificates
+}
+
 /** A Redis Cluster of three masters without replicas, all slots served. */
-export async function startCluster(): Promise<Group<RedisServer>> {
-  const group = await startGroup(Array.from({ length: 3 }, () => startClusterNode))
+export async function startCluster(
+  options: ClusterOptions = {},
+): Promise<Group<RedisServer> & { readonly tlsPorts: readonly number[] }> {
+  const tlsPorts: number[] = []
+  const group = await startGroup(Array.from({ length: 3 }, () => () => startClusterNode(options, tlsPorts)))
   try {
     const addresses = group.nodes.map(({ host, port }) => `${host}:${port}`)
     const [first] = group.nodes as [RedisServer, ...RedisServer[]]
-    await redisCli(first.port, {}, ['--cluster', 'create', ...addresses, '--cluster-yes'])
+    await redisCli(first.port, options, ['--cluster', 'create', ...addresses, '--cluster-yes'])
     await until(() => allServe(group.nodes), { what: 'every node of the cluster serves' })
   } catch (error) {
     await group.stop()
     throw error
   }
-  return group
+  return { ...group, tlsPorts }
 }
 
-async function startClusterNode(): Promise<RedisServer> {
+async function startClusterNode({ password, certificates }: ClusterOptions, tlsPorts: number[]): Promise<RedisServer> {
   // The bus port is given, because the usual one (port + 10000) can lie beyond 65535.
-  return onFreePorts(2, ([port = 0, busPort = 0]) =>
-    startRedisOn(port, {
-      args: flags({
-        'cluster-enabled': 'yes',
-        'cluster-port': busPort,
-        'cluster-node-timeout': requestTimeoutMs,
-        'cluster-announce-ip': '127.0.0.1',
-      }),
-    }),
-  )
+  return onFreePorts(3, async ([port = 0, busPort = 0, tlsPort = 0]) => {
+    const args = flags({
+      'cluster-enabled': 'yes',
+      'cluster-port': busPort,
+      'cluster-node-timeout': requestTimeoutMs,
+      'cluster-announce-ip': '127.0.0.1',
+    })
+    const tls = certificates === undefined ? [] : [...tlsArgs(tlsPort, certificates), '--tls-cluster', 'yes']
+    const server = await startRedisOn(port, {
+      args: [...args, ...tls],
+      ...(password === undefined ? {} : { password }),
+    })
+    if (certificates !== undefined) tlsPorts.push(tlsPort)
+    return server
+  })
 }
 
 async function allServe(nodes: RedisServer[]): Promise<boolean> {

@@ -2,6 +2,7 @@ import { cpSync, readdirSync, rmSync } from 'node:fs'
 import { connect } from 'node:net'
 import path from 'node:path'
 import { program } from '../binaries.ts'
+import type { Certificates } from '../certificates.ts'
 import { shiftedClock, type ShiftedClock } from '../faults/clock.ts'
 import { flags } from '../flags.ts'
 import { startGroup, type Group } from '../group.ts'
@@ -106,6 +107,17 @@ export async function startRedisOn(port: number, options: RedisOptions): Promise
     ready: () => isServing(port, options.password),
   })
   return new RedisServer(server, port, options, { data, clock })
+}
+
+/** Arguments by which a server listens on another port with TLS; clients show no certificate. */
+export function tlsArgs(port: number, { folder }: Certificates): string[] {
+  return flags({
+    'tls-port': port,
+    'tls-cert-file': path.join(folder, 'server.pem'),
+    'tls-key-file': path.join(folder, 'server-key.pem'),
+    'tls-ca-cert-file': path.join(folder, 'ca.pem'),
+    'tls-auth-clients': 'no',
+  })
 }
 
 /** Runs the command line client against one server. */

@@ -1,12 +1,13 @@
 import { writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { program } from '../binaries.ts'
+import type { Certificates } from '../certificates.ts'
 import { groupOf, startGroup } from '../group.ts'
 import { onFreePorts } from '../ports.ts'
 import { Server } from '../process.ts'
 import { createFolder, giveToServer } from '../temporary-folder.ts'
 import { until } from '../until.ts'
-import { isServing, redisCli, startRedis, type RedisServer } from './redis.ts'
+import { isServing, redisCli, startRedis, tlsArgs, type RedisServer } from './redis.ts'
 
 const masterName = 'ringfence'
 // The quickest that is still calm on a busy machine of two cores: an election in about two seconds.
@@ -114,7 +115,45 @@ function sentinelSetup(nodes: RedisServer[], sentinels: SentinelNode[]): Sentine
   }
 }
 
-async function startSentinelNode(primaryPort: number): Promise<SentinelNode> {
+interface SentinelLogins {
+  /** Of the master. */
+  readonly password: string
+  /** Of the sentinel. */
+  readonly sentinelPassword: string
+}
+
+/** One primary and one sentinel, which speak TLS with each other and with clients, and have a password each. */
+export async function startSecureSentinel(
+  certificates: Certificates,
+  { password, sentinelPassword }: SentinelLogins,
+): Promise<AsyncDisposable & { readonly name: string; readonly tlsPort: number }> {
+  return onFreePorts(2, async ([primaryPort = 0, tlsPort = 0]) => {
+    const primary = await startRedis({ password, args: tlsArgs(primaryPort, certificates) })
+    try {
+      const sentinel = await startSentinelNode(primaryPort, 1, [
+        ...lines(tlsArgs(tlsPort, certificates)),
+        'tls-replication yes',
+        `requirepass ${sentinelPassword}`,
+        `sentinel auth-pass ${masterName} ${password}`,
+      ])
+      return { name: masterName, tlsPort, [Symbol.asyncDispose]: () => groupOf([sentinel, primary]).stop() }
+    } catch (error) {
+      await primary.stop()
+      throw error
+    }
+  })
+}
+
+/** Arguments as a file of settings has them. */
+function lines(args: readonly string[]): string[] {
+  return args.flatMap((arg, index) => (arg.startsWith('--') ? [`${arg.slice(2)} ${args[index + 1]}`] : []))
+}
+
+async function startSentinelNode(
+  primaryPort: number,
+  quorum = 2,
+  settings: readonly string[] = [],
+): Promise<SentinelNode> {
   return onFreePorts(1, async ([port = 0]) => {
     const folder = createFolder('sentinel')
     const file = path.join(folder, 'sentinel.conf')
@@ -124,9 +163,10 @@ async function startSentinelNode(primaryPort: number): Promise<SentinelNode> {
       `port ${port}
 bind 127.0.0.1
 dir ${folder}
-sentinel monitor ${masterName} 127.0.0.1 ${primaryPort} 2
+sentinel monitor ${masterName} 127.0.0.1 ${primaryPort} ${quorum}
 sentinel down-after-milliseconds ${masterName} ${downAfterMs}
 sentinel failover-timeout ${masterName} ${failoverTimeoutMs}
+${settings.join('\n')}
 `,
     )
     giveToServer(file)

@@ -364,6 +364,8 @@ export const ENGINE_URLS: readonly (readonly [url: string, engine: string])[] = 
   ],
   ['redis://host:6379', 'one Redis or Valkey; rediss:// with TLS'],
   ['redis://a,b,c', 'a quorum of independent masters (Redlock), three or more'],
+  ['redis+sentinel://a,b,c/NAME', 'the master that sentinels know by NAME; rediss+sentinel:// with TLS'],
+  ['redis+cluster://a,b,c', 'a Redis Cluster; rediss+cluster:// with TLS'],
   ['postgres://user@host/database', 'PostgreSQL'],
   ['mariadb://user@host/database', 'MariaDB; mysql:// for MySQL, run as 9'],
   ['mongodb://host/database', 'MongoDB (also mongodb+srv://)'],

@@ -3,6 +3,23 @@ import type { EngineError } from '../index.ts'
 /** By what servers and drivers say, in the order in which they count. */
 const STEPS: readonly (readonly [said: RegExp, next: string])[] = [
   [
+    /sentinels are unreachable.*\b(WRONGPASS|NOAUTH)\b/,
+    'sentinels have a login of their own: check sentinelUsername and sentinelPassword in the URL',
+  ],
+  [
+    /sentinels are unreachable.*unknown command/,
+    'these servers are no sentinels: name the sentinels, or write redis:// for a server and redis+cluster:// for a Cluster',
+  ],
+  [
+    /sentinels are unreachable(?!.*Last error)|No such master with that name/,
+    'the sentinels know no master of this name: SENTINEL MASTERS on one of them lists those that they know',
+  ],
+  [/\bMOVED \d/, 'this server is a node of a Redis Cluster: write redis+cluster:// in the URL'],
+  [
+    /cluster support disabled/,
+    'this server is not a node of a Cluster: write redis:// for a server, redis+sentinel://…/MASTER for sentinels',
+  ],
+  [
     /\b(WRONGPASS|NOAUTH|28P01|28000)\b|invalid (username|password)|password authentication failed|role ".*" does not exist|access denied for user|authentication failed|ACL not found|HTTP 401/i,
     'check the user and the password in the URL',
   ],

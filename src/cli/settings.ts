@@ -105,21 +105,42 @@ export function storeUrl(options: Options, config: Config, output: Output): Sett
 
 /** A URL as it may be shown. */
 export function redacted(url: string): string {
+  return withoutPasswords(url).replace(SECRET_PARAMETER, '$1***')
+}
+
+function withoutPasswords(url: string): string {
+  const several = severalLogins(url)
+  if (several !== undefined) return several.shown
   const { before, login, after } = partsOf(url)
   const [user, password] = splitOnce(login, ':')
   const shownLogin = password === undefined ? login : `${user}:***`
-  return `${before}${shownLogin}${after}`.replace(SECRET_PARAMETER, '$1***')
+  return `${before}${shownLogin}${after}`
 }
 
-const SECRET_PARAMETER = /([?&](?:password|passwd|pass|token|secret)=)([^&#]*)/gi
+const SECRET_PARAMETER = /([?&][\w-]*(?:password|passwd|pass|token|secret)=)([^&#]*)/gi
 
 /** True if there are any. */
 function noteSecrets(url: string): boolean {
-  const found = [splitOnce(partsOf(url).login, ':')[1]]
-  for (const match of url.matchAll(SECRET_PARAMETER)) found.push(match[2])
-  const secrets = found.filter((secret) => secret !== undefined && secret !== '') as string[]
+  const found = severalLogins(url)?.passwords ?? [splitOnce(partsOf(url).login, ':')[1]]
+  const inParameters = [...url.matchAll(SECRET_PARAMETER)].map((match) => match[2])
+  const secrets = [...found, ...inParameters].filter((secret) => secret !== undefined && secret !== '') as string[]
   for (const secret of secrets) keepSecret(secret)
   return secrets.length > 0
+}
+
+/** Each host may have a login of its own. Of anything that is not well-formed, nothing can be said about where a password ends. */
+function severalLogins(url: string): { shown: string; passwords: string[] } | undefined {
+  const [, before = '', hosts = '', after = ''] = /^([a-z0-9+]+:\/\/)([^/?#]*)(.*)$/is.exec(url) ?? []
+  const pieces = hosts.split(',')
+  if (pieces.length < 2 || after.includes('@') || !pieces.every((piece) => WITH_LOGIN.test(piece))) return undefined
+  const passwords = pieces.flatMap((piece) => WITH_LOGIN.exec(piece)?.[2] ?? [])
+  return { shown: `${before}${pieces.map((piece) => piece.replace(WITH_LOGIN, hidden)).join(',')}${after}`, passwords }
+}
+
+const WITH_LOGIN = /^(?:([^:@]*):([^:@]*)@)?((?:\[[0-9a-f:.]+\]|[\w.-]+)(?::\d+)?)$/i
+
+function hidden(piece: string, user: string | undefined, _password: string | undefined, host: string): string {
+  return user === undefined ? piece : `${user}:***@${host}`
 }
 
 /** Also of a URL that is none: what stands before an @ may be a password, whatever is wrong with the rest. */

@@ -8,12 +8,17 @@ export interface Host {
   readonly port: number
 }
 
-/** An engine's URL in parts. Not by `URL`, which knows nothing of several hosts. */
-export interface Address {
-  readonly scheme: string
+export interface Login {
   readonly user: string | undefined
   readonly password: string | undefined
+}
+
+/** An engine's URL in parts. Not by `URL`, which knows nothing of several hosts. */
+export interface Address extends Login {
+  readonly scheme: string
   readonly hosts: readonly Host[]
+  /** One for each host. A host without a login of its own has that of the first, which is `user` and `password`. */
+  readonly logins: readonly Login[]
   /** Without the slash before it. */
   readonly path: string
   readonly parameters: Parameters
@@ -29,41 +34,66 @@ export function assertWellFormed(url: string): void {
       'write % as %25, also in a password',
     )
   }
-  const hosts = /^(?!file:)[a-z0-9+]+:\/\/(?:[^/?#]*@)?([^/?#]*)/i.exec(url)?.[1] ?? ''
-  for (const host of hosts.split(',')) {
+  const hosts = /^(?!file:)[a-z0-9+]+:\/\/([^/?#]*)/i.exec(url)?.[1] ?? ''
+  for (const host of hosts.split(/[,@]/)) {
     const port = /:(\d+)$/.exec(host)?.[1]
     if (port !== undefined && !(Number(port) >= 1 && Number(port) <= 65_535))
       throw usage(`--engine: expected a port from 1 to 65535, got ${port} in ${redacted(url)}`)
   }
 }
 
-export function parseAddress(url: string, defaultPort: number): Address {
-  const match = /^([a-z][a-z0-9+]*):\/\/(?:([^/?#]*)@)?([^/?#]*)(?:\/([^?#]*))?(?:\?([^#]*))?$/i.exec(url)
-  if (match === null) throw usage(`--engine: expected a URL such as redis://host:6379, got ${redacted(url)}`)
-  const [, scheme = '', login, hosts = '', path = '', query = ''] = match
-  const [user, ...password] = (login ?? '').split(':')
-  // What stands before the last @ is the login: a comma in it separates hosts.
-  if (user!.includes(',') || /@[^@]*,/.test(login ?? '')) {
+export interface Expected {
+  /** Of a host that names none. */
+  readonly port: number
+  /** A URL that is right. */
+  readonly example: string
+  /** Default: one for all hosts, before the first. */
+  readonly logins?: 'one' | 'each'
+}
+
+export function parseAddress(url: string, { port, example, logins = 'one' }: Expected): Address {
+  const match = /^([a-z][a-z0-9+]*):\/\/([^/?#]*)(?:\/([^?#]*))?(?:\?([^#]*))?$/i.exec(url)
+  if (match === null) throw usage(`--engine: expected a URL such as ${example}, got ${redacted(url)}`)
+  const [, scheme = '', authority = '', path = '', query = ''] = match
+  const servers = authority.split(',').map((text) => parseServer(text, port, url))
+  const [first] = servers
+  if (logins === 'one' && servers.some(({ login }) => login !== undefined && login !== first?.login)) {
     throw usage(
       `--engine: expected one login for all hosts, before the first, got ${redacted(url)}`,
-      `${scheme}://USER:PASSWORD@a,b,c; a comma or an @ in a password is written as %2C or %40`,
+      `${scheme}://USER:PASSWORD@a,b,c; ${ENCODED}`,
     )
   }
+  const shared = first?.login ?? NOBODY
   return {
+    ...shared,
     scheme: scheme.toLowerCase(),
-    user: user === '' ? undefined : decodeURIComponent(user!),
-    password: password.length === 0 ? undefined : decodeURIComponent(password.join(':')),
-    hosts: hosts.split(',').map((host) => parseHost(host, defaultPort, url)),
+    hosts: servers.map(({ host }) => host),
+    logins: servers.map(({ login }) => login ?? shared),
     path: decodeURIComponent(path),
     parameters: new Parameters(query, url),
   }
 }
 
-function parseHost(text: string, defaultPort: number, url: string): Host {
-  const match = /^(\[[0-9a-f:.]+\]|[^:]+)(?::(\d+))?$/i.exec(text)
-  if (match === null) throw usage(`--engine: expected host or host:port, got '${text}' in ${redacted(url)}`)
-  const [, host = '', port] = match
-  return { host: host.replace(/^\[|\]$/g, ''), port: port === undefined ? defaultPort : Number(port) }
+const NOBODY: Login = { user: undefined, password: undefined }
+
+const ENCODED = 'a comma, a slash or an @ in a password is written as %2C, %2F or %40'
+
+/** What is wrong may be a part of a password: the URL is shown, without it, and never the piece. */
+function parseServer(text: string, defaultPort: number, url: string): { host: Host; login: Login | undefined } {
+  const match = /^(?:([^@:]*)(?::([^@]*))?@)?(\[[0-9a-f:.]+\]|[^:@[\]]+)(?::(\d+))?$/i.exec(text)
+  if (match === null) {
+    throw usage(`--engine: expected host, host:port or user:password@host:port, got ${redacted(url)}`, ENCODED)
+  }
+  const [, user, password, host = '', port] = match
+  return {
+    host: { host: host.replace(/^\[|\]$/g, ''), port: port === undefined ? defaultPort : Number(port) },
+    login: user === undefined ? undefined : { user: decoded(user), password: decoded(password) },
+  }
+}
+
+/** Of nothing, nothing: `:password@` has no user. */
+function decoded(text: string | undefined): string | undefined {
+  return text === undefined || text === '' ? undefined : decodeURIComponent(text)
 }
 
 /** The parameters that are numbers, of whichever engine; the others are text. */
@@ -105,7 +135,7 @@ export class Parameters {
 
 /** Does the scheme say: with TLS? */
 export function isSecure({ scheme }: Address): boolean {
-  return ['rediss', 'valkeys', 'etcds', 'consuls'].includes(scheme)
+  return /^(rediss|valkeys|etcds|consuls)(\+|$)/.test(scheme)
 }
 
 /** With TLS, the files of certificates that are named because the system's own don't do. Without, there are none to name. */

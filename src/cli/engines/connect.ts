@@ -24,13 +24,15 @@ const mongodb = async (): Promise<Connector> => (await import('./mongodb.ts')).c
 const etcd = async (): Promise<Connector> => (await import('./http.ts')).connectEtcd
 const consul = async (): Promise<Connector> => (await import('./http.ts')).connectConsul
 
+/** Servers, sentinels and Clusters of both kinds, without TLS and with it. */
+export const REDIS_SCHEMES = ['', '+sentinel', '+cluster'].flatMap((kind) =>
+  ['redis', 'rediss', 'valkey', 'valkeys'].map((name) => `${name}${kind}`),
+)
+
 /** By scheme. Each engine and each driver is loaded when its URL is used, and not before. */
 const CONNECTORS: Readonly<Record<string, () => Promise<Connector>>> = {
   file: async () => (await import('./file.ts')).connectFile,
-  redis,
-  rediss: redis,
-  valkey: redis,
-  valkeys: redis,
+  ...Object.fromEntries(REDIS_SCHEMES.map((scheme) => [scheme, redis])),
   postgres,
   postgresql: postgres,
   mariadb,
@@ -65,17 +67,26 @@ export function saidOf(source: string, error: unknown): unknown {
 /** What all connectors call the source of their URL. */
 const URL_OPTION = '--engine'
 
+/** What other tools write, and what is written here. */
+const OTHER_FORMS: readonly (readonly [said: RegExp, form: string])[] = [
+  [/sentinel/, 'write redis+sentinel://HOST:26379,HOST:26379/MASTER, or rediss+sentinel:// with TLS'],
+  [/cluster/, 'write redis+cluster://HOST:6379,HOST:6379, or rediss+cluster:// with TLS'],
+  [/^(redis|valkey)[+-](tls|ssl)$/, 'write rediss:// or valkeys:// for TLS'],
+  [/^(pgsql|pg|postgis)$/, 'write postgres://'],
+]
+
 /** What a scheme stands for, of a URL that is one. */
 export function ofScheme<T>(
   url: string,
   by: Readonly<Record<string, T>>,
   next = 'ringfence --help shows one of each',
 ): T {
-  const scheme = /^([a-z][a-z0-9+]*):/i.exec(url)?.[1]?.toLowerCase() ?? ''
-  const found = by[scheme]
+  const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(url)?.[1]?.toLowerCase() ?? ''
+  const found = Object.hasOwn(by, scheme) ? by[scheme] : undefined
   if (found === undefined) {
     const known = Object.keys(by).join(', ')
-    throw usage(`--engine: expected a URL with one of ${known}, got ${redacted(url)}`, next)
+    const form = OTHER_FORMS.find(([said]) => said.test(scheme))?.[1]
+    throw usage(`--engine: expected a URL with one of ${known}, got ${redacted(url)}`, form ?? next)
   }
   assertWellFormed(url)
   return found

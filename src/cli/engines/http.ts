@@ -6,7 +6,7 @@ import type { OpenedEngine } from './connect.ts'
 
 /** `etcd://user:password@a,b,c`; `etcds://` with TLS. */
 export async function connectEtcd(url: string): Promise<OpenedEngine> {
-  const address = parseAddress(url, 2379)
+  const address = parseAddress(url, { port: 2379, example: 'etcd://a,b,c' })
   const { user, password, parameters } = address
   const options = { ...parameters.take(['prefix', 'requestTimeout']), ...given({ tls: certificatesOf(address) }) }
   parameters.done()
@@ -15,7 +15,7 @@ export async function connectEtcd(url: string): Promise<OpenedEngine> {
 
 /** `consul://host:8500?token=…`, or the token as the password; `consuls://` with TLS. */
 export async function connectConsul(url: string): Promise<OpenedEngine> {
-  const address = parseAddress(url, 8500)
+  const address = parseAddress(url, { port: 8500, example: 'consul://host:8500' })
   const { password, parameters } = address
   const names = ['prefix', 'token', 'lockDelay', 'sessionTtlMin', 'node', 'datacenter', 'namespace', 'requestTimeout']
   const options = {

@@ -1,56 +1,54 @@
-import { given } from '../../arguments.ts'
 import { sleep, systemClock } from '../../clock.ts'
 import { redis, redlock } from '../../engines/redis/index.ts'
-import { certificatesOf, parseAddress, type Address, type Host } from './address.ts'
+import { certificatesOf, parseAddress, type Address, type Expected } from './address.ts'
 import type { OpenedEngine } from './connect.ts'
-import { loadDriver } from './driver.ts'
-import { EXIT, Failure, usage } from '../exit-codes.ts'
+import { Failure, usage } from '../exit-codes.ts'
+import { redisDriver, type OpenClient } from './redis-drivers.ts'
 import { redacted } from '../settings.ts'
-
-interface Client {
-  readonly client: unknown
-  /** Resolves when it is connected; rejects when the first attempt has failed. */
-  readonly ready: Promise<unknown>
-  readonly close: () => void
-}
 
 /** Connecting, with TLS and from afar, may take longer than a command may. A server that is silent is left to the engine. */
 const CONNECT_MS = 5000
 
-type Connect = (host: Host) => Client
+/** What the hosts of a URL are, by the end of its scheme. */
+const KINDS = {
+  servers: { port: 6379, example: 'redis://host:6379', logins: 'each' },
+  sentinel: { port: 26379, example: 'redis+sentinel://host:26379,host:26379/MASTER' },
+  cluster: { port: 6379, example: 'redis+cluster://host:6379,host:6379' },
+} as const satisfies Record<string, Expected>
 
-/** `redis://a,b,c` is a quorum of independent masters, `redis://a` one server. */
+type Kind = keyof typeof KINDS
+
+function kindOf(url: string): Kind {
+  const [, kind = 'servers'] = /^[a-z]+\+(sentinel|cluster):/i.exec(url) ?? []
+  return kind.toLowerCase() as Kind
+}
+
+/**
+ * `redis://a,b,c` is a quorum of independent masters, `redis://a` one server; `redis+sentinel://a,b,c/name` is the master that
+ * sentinels name, `redis+cluster://a,b,c` a Cluster.
+ */
 export async function connectRedis(url: string): Promise<OpenedEngine> {
-  const address = parseAddress(url, 6379)
-  const { hosts, parameters } = address
-  if (hosts.length === 2) throw usage(`--engine: expected one Redis or three and more, got two in ${redacted(url)}`)
-  const twice = hosts.find(
-    ({ host, port }, index) => hosts.findIndex((one) => one.host === host && one.port === port) < index,
-  )
-  if (twice !== undefined)
-    throw usage(
-      `--engine: expected each server once, got ${twice.host}:${twice.port} twice in ${redacted(url)}`,
-      'a quorum needs independent servers: one that is counted twice may decide alone',
-    )
-  const common = ['prefix', 'requestTimeout', 'drift', 'fenceTtl']
-  const single = hosts.length === 1
-  const options = parameters.take([...common, ...(single ? ['replicas', 'within'] : ['maxTtl', 'restart'])])
-  const tls = certificatesOf(address)
-  parameters.done()
-  const open = await opener(address, tls)
-  const clients = hosts.map(open)
-  const close = (): void => {
-    for (const client of clients) client.close()
-  }
+  const address = parseAddress(url, KINDS[kindOf(url)])
+  const { hosts } = address
+  const isQuorum = kindOf(url) === 'servers' && hosts.length > 1
+  if (isQuorum) assertQuorum(address, url)
+  const names = isQuorum ? ['maxTtl', 'restart'] : ['replicas', 'within']
+  const { clients, options, close } = await open(url, address, [
+    'prefix',
+    'requestTimeout',
+    'drift',
+    'fenceTtl',
+    ...names,
+  ])
   const connecting = connected(clients.map(({ ready }) => ready))
   try {
     // Before they are connected: the engine remembers why a client is not.
-    const engine = single
-      ? redis(clients[0]!.client, options)
-      : redlock(
+    const engine = isQuorum
+      ? redlock(
           clients.map(({ client }) => client),
           options,
         )
+      : redis(clients[0]!.client, options)
     await connecting
     return { engine, close }
   } catch (error) {
@@ -59,23 +57,32 @@ export async function connectRedis(url: string): Promise<OpenedEngine> {
   }
 }
 
-/** One server, for what is not a lease. */
+function assertQuorum({ hosts }: Address, url: string): void {
+  if (hosts.length === 2) throw usage(`--engine: expected one Redis or three and more, got two in ${redacted(url)}`)
+  const twice = hosts.find(
+    ({ host, port }, index) => hosts.findIndex((one) => one.host === host && one.port === port) < index,
+  )
+  if (twice === undefined) return
+  throw usage(
+    `--engine: expected each server once, got ${twice.host}:${twice.port} twice in ${redacted(url)}`,
+    'a quorum needs independent servers: one that is counted twice may decide alone',
+  )
+}
+
+/** One server, the master behind sentinels or a Cluster, for what is not a lease. */
 export async function openRedis(
   url: string,
   names: readonly string[],
 ): Promise<{ client: unknown; options: Record<string, string | number>; close: () => void }> {
-  const address = parseAddress(url, 6379)
-  const { hosts, parameters } = address
-  if (hosts.length > 1) {
+  const address = parseAddress(url, KINDS[kindOf(url)])
+  if (kindOf(url) === 'servers' && address.hosts.length > 1) {
     throw usage(
-      `--engine: expected one Redis, got ${hosts.length} in ${redacted(url)}`,
+      `--engine: expected one Redis, got ${address.hosts.length} in ${redacted(url)}`,
       'a quorum holds leases and nothing else',
     )
   }
-  const options = parameters.take(names)
-  const tls = certificatesOf(address)
-  parameters.done()
-  const { client, ready, close } = (await opener(address, tls))(hosts[0]!)
+  const { clients, options, close } = await open(url, address, names)
+  const [{ client, ready }] = clients as [OpenClient]
   try {
     await connected([ready])
     return { client, options, close }
@@ -83,6 +90,58 @@ export async function openRedis(
     close()
     throw error
   }
+}
+
+interface Opened {
+  /** One for each node of a quorum, otherwise one. */
+  readonly clients: readonly OpenClient[]
+  readonly options: Record<string, string | number>
+  readonly close: () => void
+}
+
+async function open(url: string, address: Address, names: readonly string[]): Promise<Opened> {
+  const { hosts, logins, user, password, parameters } = address
+  const kind = kindOf(url)
+  const options = parameters.take(names)
+  const sentinel = kind === 'sentinel' ? parameters.take(['sentinelUsername', 'sentinelPassword']) : {}
+  const tls = certificatesOf(address)
+  parameters.done()
+  const { name, database } = pathOf(kind, address, url)
+  const driver = await redisDriver(address.scheme)
+  const access = { user, password, database, tls }
+  const openers: Record<Kind, () => readonly OpenClient[]> = {
+    servers: () => hosts.map((host, index) => driver.server(host, { ...access, ...logins[index] })),
+    sentinel: () => {
+      const login = { user: text(sentinel['sentinelUsername']), password: text(sentinel['sentinelPassword']) }
+      return [driver.sentinel({ sentinels: hosts, name, login }, access)]
+    },
+    cluster: () => [driver.cluster(hosts, access)],
+  }
+  const clients = openers[kind]()
+  const close = (): void => {
+    for (const client of clients) client.close()
+  }
+  return { clients, options, close }
+}
+
+function text(value: string | number | undefined): string | undefined {
+  return value === undefined ? undefined : String(value)
+}
+
+/** The number of a database; behind sentinels the name of a master before it. */
+function pathOf(kind: Kind, { path }: Address, url: string): { name: string; database: number } {
+  const [, name = '', number] = (kind === 'sentinel' ? /^([^/]*)(?:\/(.*))?$/s : /^()(.*)$/s).exec(path) ?? []
+  if (kind === 'sentinel' && name === '') {
+    throw usage(
+      `--engine: expected the name of the master after the sentinels, got ${redacted(url)}`,
+      `${KINDS.sentinel.example}; SENTINEL MASTERS on one of them lists the names`,
+    )
+  }
+  if (!/^\d*$/.test(number ?? '')) throw usage(`--engine: expected the number of a database, got '/${number}'`)
+  const database = Number(number ?? 0)
+  if (kind === 'cluster' && database !== 0)
+    throw usage(`--engine: expected no database, got '/${path}': a Cluster has the database 0 alone`)
+  return { name, database }
 }
 
 /** Until a majority is connected, or all have settled. */
@@ -103,91 +162,5 @@ async function connected(all: readonly Promise<unknown>[]): Promise<void> {
     await Promise.race([majority, Promise.allSettled(all), sleep(systemClock, CONNECT_MS, over.signal)])
   } finally {
     over.abort()
-  }
-}
-
-async function opener(address: Address, tls: Record<string, Buffer> | undefined): Promise<Connect> {
-  const valkey = address.scheme.startsWith('valkey')
-  const names = valkey ? ['iovalkey', 'ioredis', 'redis'] : ['ioredis', 'redis', 'iovalkey']
-  const { name, module } = await loadDriver(names, valkey ? 'Valkey' : 'Redis')
-  const { user, password, path } = address
-  const database = path === '' ? 0 : Number(path)
-  if (!/^\d*$/.test(path)) throw usage(`--engine: expected the number of a database, got '/${path}'`)
-  if (name === 'redis') return nodeRedis(module, { user, password, database, tls })
-  const Redis = (module['Redis'] ?? module['default']) as IoredisConstructor
-  return ({ host, port }) => {
-    const client = new Redis({
-      host,
-      port,
-      db: database,
-      ...given({ username: user, password, tls }),
-      // A refused connection is reported at once; whether to try again is the core's decision.
-      maxRetriesPerRequest: 0,
-      // It would warn on our stderr where the user may not ask for INFO; a server that still loads says so itself.
-      enableReadyCheck: false,
-    })
-    const ready = new Promise((resolve, reject) => {
-      const failed = (error: Error): void => {
-        if (database === 0 || !NO_DATABASE.test(error.message)) return reject(error)
-        client.disconnect()
-        reject(withoutDatabase(database, `${host}:${port}`, error))
-      }
-      client.on('error', failed)
-      // The driver goes on in database 0 when its own SELECT is refused, also when it connects anew.
-      client.on(
-        'ready',
-        () => void (database === 0 ? Promise.resolve() : client.select(database)).then(resolve, failed),
-      )
-    })
-    return { client, ready, close: () => client.disconnect() }
-  }
-}
-
-/** What a SELECT is refused with: no such database, no right to it, or a node of a cluster, which has one alone. */
-const NO_DATABASE = /DB index|'select' command|SELECT is not allowed/
-
-function withoutDatabase(database: number, at: string, error: Error): Failure {
-  return new Failure(
-    EXIT.engine,
-    `the database ${database} of ${at} can't be used: ${error.message}`,
-    'name a database in the URL that this server has and this user may select; without one it is 0',
-    error,
-  )
-}
-
-type IoredisConstructor = new (options: object) => {
-  on(event: string, listener: (error: Error) => void): unknown
-  select(database: number): Promise<unknown>
-  disconnect(): void
-}
-
-interface NodeRedisModule {
-  readonly createClient: (options: object) => {
-    on(event: 'error', listener: (error: Error) => void): unknown
-    connect(): Promise<unknown>
-    destroy(): void
-  }
-}
-
-interface Login {
-  readonly user: string | undefined
-  readonly password: string | undefined
-  readonly database: number
-  readonly tls: Record<string, Buffer> | undefined
-}
-
-function nodeRedis(module: unknown, { user, password, database, tls }: Login): Connect {
-  const { createClient } = module as NodeRedisModule
-  return ({ host, port }) => {
-    const client = createClient({
-      database,
-      socket: { host, port, ...(tls === undefined ? {} : { tls: true, ...tls }) },
-      ...given({ username: user, password }),
-    })
-    const ready = new Promise((resolve, reject) => {
-      client.on('error', reject)
-      client.connect().then(resolve, reject)
-    })
-    return { client, ready, close: () => client.destroy() }
   }
 }

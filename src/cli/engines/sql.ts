@@ -48,7 +48,10 @@ export async function connectMariadb(url: string): Promise<OpenedEngine> {
 }
 
 export async function openMariadb(url: string, names: readonly string[]): Promise<OpenedPool> {
-  const { user, password, hosts, path, parameters } = parseAddress(url, 3306)
+  const { user, password, hosts, path, parameters } = parseAddress(url, {
+    port: 3306,
+    example: 'mariadb://user@host/database',
+  })
   const options = parameters.take(names)
   const { ssl } = parameters.take(['ssl'])
   parameters.done()

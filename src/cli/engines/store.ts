@@ -3,7 +3,7 @@ import { mariadbGuard } from '../../guards/mariadb.ts'
 import { mongodbGuard } from '../../guards/mongodb.ts'
 import { postgresGuard } from '../../guards/postgres.ts'
 import { redisGuard } from '../../guards/redis.ts'
-import { ofScheme, saidOf } from './connect.ts'
+import { ofScheme, REDIS_SCHEMES, saidOf } from './connect.ts'
 import { EXIT, Failure } from '../exit-codes.ts'
 import { reasonOf } from '../session.ts'
 import { redacted, type Setting } from '../settings.ts'
@@ -48,10 +48,7 @@ const OPENERS: Readonly<Record<string, Opener>> = {
   mysql: openMariadb,
   mongodb: openMongodb,
   'mongodb+srv': openMongodb,
-  redis: openRedis,
-  rediss: openRedis,
-  valkey: openRedis,
-  valkeys: openRedis,
+  ...Object.fromEntries(REDIS_SCHEMES.map((scheme) => [scheme, openRedis])),
 }
 
 /** Not every engine can keep a history. */

@@ -5,7 +5,10 @@ import { loadDriver } from './driver.ts'
 
 /** `zookeeper://user:password@a,b,c/chroot`. */
 export async function connectZookeeper(url: string): Promise<OpenedEngine> {
-  const { user, password, hosts, path, parameters } = parseAddress(url, 2181)
+  const { user, password, hosts, path, parameters } = parseAddress(url, {
+    port: 2181,
+    example: 'zookeeper://a,b,c',
+  })
   const options = parameters.take(['path', 'maxTtl', 'requestTimeout', 'acl'])
   parameters.done()
   const { module } = await loadDriver(['node-zookeeper-client'], 'ZooKeeper')

@@ -9,7 +9,7 @@ import { startEtcd, startSecureEtcd } from '../../../harness/servers/etcd.ts'
 import { startMariadb } from '../../../harness/servers/mariadb.ts'
 import { startMongodb } from '../../../harness/servers/mongodb.ts'
 import { startPostgres } from '../../../harness/servers/postgres.ts'
-import { startRedis, startRedisNodes } from '../../../harness/servers/redis.ts'
+import { startRedis, startRedisNodes, tlsArgs } from '../../../harness/servers/redis.ts'
 import { startZookeeper } from '../../../harness/servers/zookeeper.ts'
 
 interface Server extends AsyncDisposable {
@@ -89,10 +89,8 @@ function echoed(RINGFENCE_URL: string): ReturnType<Home['run']> {
 test.concurrent('rediss:// trusts the authority that it names and no other, and does not print the password', async () => {
   using certificates = createCertificates()
   const file = (name: string): string => `${certificates.folder}/${name}`
-  const tls = ['--tls-cert-file', file('server.pem'), '--tls-key-file', file('server-key.pem')]
   await using server = await onFreePorts(1, async ([port = 0]) => {
-    const args = ['--tls-port', String(port), ...tls, '--tls-ca-cert-file', file('ca.pem'), '--tls-auth-clients', 'no']
-    const redis = await startRedis({ password: 'hush', args })
+    const redis = await startRedis({ password: 'hush', args: tlsArgs(port, certificates) })
     return { tlsPort: port, [Symbol.asyncDispose]: () => redis.stop() }
   })
   const url = `rediss://:hush@127.0.0.1:${server.tlsPort}`

@@ -100,14 +100,34 @@ test.each([
     "unknown parameter 'prefx' in redis://a?prefx=x; did you mean prefix?\n  next: known here: prefix, requestTimeout,",
   ],
   [
-    'a login of each host',
-    ['run', '--engine', 'redis://a,b,lim:pw@c,d', 'x', '--', 'true'],
-    '--engine: expected one login for all hosts, before the first',
+    'a login of each host, where all have the same',
+    ['run', '--engine', 'etcd://u:pw@a,u:pw@b,u:pw@c', 'x', '--', 'true'],
+    '--engine: expected one login for all hosts, before the first, got etcd://u:***@a,u:***@b,u:***@c\n',
   ],
   [
-    'a login of each host, for all of them',
-    ['run', '--engine', 'redis://u:pw@a,u:pw@b,u:pw@c', 'x', '--', 'true'],
-    '--engine: expected one login for all hosts, before the first',
+    'a password with a comma',
+    ['run', '--engine', 'redis://u:p,w@a', 'x', '--', 'true'],
+    'got redis://u:***@a\n  next: a comma, a slash or an @ in a password is written as %2C, %2F or %40',
+  ],
+  [
+    'sentinels without the name of a master',
+    ['run', '--engine', 'redis+sentinel://a,b', 'x', '--', 'true'],
+    '--engine: expected the name of the master after the sentinels, got redis+sentinel://a,b\n  next: redis+sentinel://host:26379,host:26379/MASTER;',
+  ],
+  [
+    'a database of a Cluster',
+    ['run', '--engine', 'redis+cluster://a,b/1', 'x', '--', 'true'],
+    "--engine: expected no database, got '/1': a Cluster has the database 0 alone",
+  ],
+  [
+    'sentinels as another tool writes them',
+    ['run', '--engine', 'redis-sentinel://a,b/0#main', 'x', '--', 'true'],
+    'got redis-sentinel://a,b/0#main\n  next: write redis+sentinel://HOST:26379,HOST:26379/MASTER',
+  ],
+  [
+    'a Cluster as another tool writes it',
+    ['run', '--engine', 'rediss-cluster://a', 'x', '--', 'true'],
+    'next: write redis+cluster://HOST:6379,HOST:6379, or rediss+cluster:// with TLS',
   ],
   [
     'a job that would end before its least time',

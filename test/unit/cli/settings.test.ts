@@ -4,6 +4,8 @@ import { keepSecret, withoutSecrets } from '../../../src/cli/output.ts'
 import { redacted } from '../../../src/cli/settings.ts'
 import { span } from '../../../src/duration.ts'
 
+const REDIS = { port: 6379, example: 'redis://host' }
+
 test.each([
   ['redis://host:6379/0', 'redis://host:6379/0'],
   ['redis://user@host', 'redis://user@host'],
@@ -15,6 +17,13 @@ test.each([
   ['redis://:p@w@host', 'redis://:***@host'],
   ['postgres://host/db?password=pw&sslmode=require', 'postgres://host/db?password=***&sslmode=require'],
   ['consul://host?token=pw', 'consul://host?token=***'],
+  ['redis://u:p1@a:1,b,u:p2@[::1]:3/2?x=y', 'redis://u:***@a:1,b,u:***@[::1]:3/2?x=y'],
+  ['redis+sentinel://:pw@a,b/m?sentinelPassword=pw2', 'redis+sentinel://:***@a,b/m?sentinelPassword=***'],
+  ['redis://host?sentinel_password=pw', 'redis://host?sentinel_password=***'],
+  // Where it can't be said what is a password, nothing before the last @ is shown.
+  ['redis://u:p@q,r@host', 'redis://u:***@host'],
+  ['redis://u:12,34@host', 'redis://u:***@host'],
+  ['redis://u:p@a,u:q:r@b,c', 'redis://u:***@b,c'],
 ])('%s is shown as %s', (url, shown) => {
   expect(redacted(url)).toBe(shown)
 })
@@ -25,7 +34,7 @@ test('a secret is removed from every text, as it is, decoded and encoded', () =>
 })
 
 test('an address has several hosts, defaults and parameters', () => {
-  const address = parseAddress('redis://us%3Aer:p%40ss@a,[::1]:7,c:9/3?prefix=x%3A&drift=0.02', 6379)
+  const address = parseAddress('redis://us%3Aer:p%40ss@a,[::1]:7,c:9/3?prefix=x%3A&drift=0.02', REDIS)
   expect(address).toMatchObject({
     scheme: 'redis',
     user: 'us:er',
@@ -44,14 +53,35 @@ test('an address has several hosts, defaults and parameters', () => {
   expect(() => address.parameters.done()).not.toThrow()
 })
 
+test('each host has its own login, or that of the first', () => {
+  const url = 'redis://u:p@a,b,:q%2Cr@c,d@e'
+  expect(parseAddress(url, { ...REDIS, logins: 'each' })).toMatchObject({
+    hosts: ['a', 'b', 'c', 'e'].map((host) => ({ host, port: 6379 })),
+    logins: [
+      { user: 'u', password: 'p' },
+      { user: 'u', password: 'p' },
+      { user: undefined, password: 'q,r' },
+      { user: 'd', password: undefined },
+    ],
+  })
+  expect(() => parseAddress(url, REDIS)).toThrow('--engine: expected one login for all hosts, before the first')
+})
+
+test('a password that is not encoded is refused, and not shown', () => {
+  for (const url of ['redis://u:hu,sh@a', 'redis://u:hu@sh@a', 'redis://u:hu@[sh@a'])
+    expect(() => parseAddress(url, { ...REDIS, logins: 'each' })).toThrow(
+      '--engine: expected host, host:port or user:password@host:port, got redis://u:***@a',
+    )
+})
+
 test('a parameter that nobody asks for is refused', () => {
-  const { parameters } = parseAddress('redis://:pw@a?prefux=x', 6379)
+  const { parameters } = parseAddress('redis://:pw@a?prefux=x', REDIS)
   parameters.take(['prefix'])
   expect(() => parameters.done()).toThrow("unknown parameter 'prefux' in redis://:***@a?prefux=x; did you mean prefix?")
 })
 
 test.each(['redis://', 'redis://a,,b', 'redis://a:b', 'nonsense'])('%s is not an address', (url) => {
-  expect(() => parseAddress(url, 6379)).toThrow(/--engine: expected/)
+  expect(() => parseAddress(url, REDIS)).toThrow(/--engine: expected/)
 })
 
 test.each([
