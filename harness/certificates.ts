@@ -9,7 +9,7 @@ export interface Certificate {
 }
 
 export interface Certificates extends Disposable {
-  /** Where the files are: ca.pem, server.pem, server-key.pem; readable by servers. */
+  /** Where the files are: ca.pem, server.pem, server-key.pem, and both in server-both.pem; readable by servers. */
   readonly folder: string
   readonly ca: string
   readonly client: Certificate
@@ -26,6 +26,11 @@ export function createCertificates(): Certificates {
   makeSigned(folder, 'client', 'ca', 'extendedKeyUsage=clientAuth')
   makeSigned(folder, 'stranger', 'other-ca', 'extendedKeyUsage=clientAuth')
   const text = (name: string): string => readFileSync(path.join(folder, name), 'utf8')
+  for (const name of ['server', 'client', 'stranger']) {
+    const both = path.join(folder, `${name}-both.pem`)
+    writeFileSync(both, text(`${name}.pem`) + text(`${name}-key.pem`), { mode: 0o600 })
+    giveToServer(both)
+  }
   return {
     folder,
     ca: text('ca.pem'),

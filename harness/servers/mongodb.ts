@@ -27,6 +27,8 @@ export interface MongodbOptions {
   clockShift?: boolean
   /** Lets nobody in but `root`, with the password `root`. */
   auth?: boolean
+  /** Further arguments, such as `['--tlsMode', 'preferTLS']`. */
+  args?: readonly string[]
 }
 
 interface ServerFiles {
@@ -127,7 +129,7 @@ export async function startMongodbReplicaSet(options: ReplicaSetOptions = {}): P
 
 async function startMember(
   port: number,
-  { replicaSet = false, clockShift = false, auth = false }: MongodbOptions,
+  { replicaSet = false, clockShift = false, auth = false, args: further = [] }: MongodbOptions,
   { query, ready }: { query: string; ready: () => Promise<boolean> },
 ): Promise<MongodbServer> {
   const folder = createFolder('mongodb')
@@ -144,7 +146,7 @@ async function startMember(
     // By which members of a set know each other; it makes the server ask everyone else for a login.
     ...(auth ? { keyFile: keyFile(folder) } : {}),
   })
-  const args = ['--nounixsocket', ...settings, ...parameters]
+  const args = ['--nounixsocket', ...settings, ...parameters, ...further]
   const server = await Server.start({
     name: `mongodb:${port}`,
     folder,

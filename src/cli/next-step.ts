@@ -46,7 +46,7 @@ const STEPS: readonly (readonly [said: RegExp, next: string])[] = [
 ]
 
 /** What to do about an engine that can't be used. */
-export function nextStep({ message, transient }: EngineError): string {
+export function nextStep({ message, transient }: Pick<EngineError, 'message' | 'transient'>): string {
   const fitting = STEPS.find(([said]) => said.test(message))
   if (fitting !== undefined) return fitting[1]
   return transient

@@ -70,17 +70,23 @@ async function withEngine<T>(
 /** Which engine failed, why, and what to do. */
 function named(error: unknown, { url }: Connection): unknown {
   if (!(error instanceof EngineError)) return error
-  return new Failure(EXIT.engine, `the engine ${url} can't be used: ${reasonOf(error)}`, nextStep(error), error)
+  const reason = reasonOf(error)
+  const next = nextStep({ message: reason, transient: error.transient })
+  return new Failure(EXIT.engine, `the engine ${url} can't be used: ${reason}`, next, error)
 }
 
 /** Why an engine failed, in one line. */
 export function reasonOf(error: Error): string {
   // Some drivers add the statement in further lines.
   const said = error.message.replaceAll(/\s+/g, ' ')
-  // A pool that gave up has the refused connection as its cause alone.
+  // A pool that gave up has the reason, such as a refused connection or login, as its cause alone.
   const root: NodeJS.ErrnoException = rootOf(error)
-  return root.syscall === undefined || said.includes(root.code ?? root.message) ? said : `${said}: ${root.message}`
+  const isHidden =
+    root.syscall !== undefined ? !said.includes(root.code ?? root.message) : POOL.test(said) && root !== error
+  return isHidden && !said.includes(root.message) ? `${said}: ${root.message.replaceAll(/\s+/g, ' ')}` : said
 }
+
+const POOL = /failed to retrieve a connection from pool/
 
 function rootOf(error: Error): Error {
   return error.cause instanceof Error ? rootOf(error.cause) : error

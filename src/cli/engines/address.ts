@@ -145,7 +145,12 @@ export function certificatesOf(address: Address): Record<string, Buffer> | undef
   return Object.fromEntries(files.map(([name, file]) => [name, certificate(name, String(file))]))
 }
 
-function certificate(name: string, file: string): Buffer {
+/** Those of the parameters that name a file must name one that can be read. */
+export function filesOf(parameters: Readonly<Record<string, string | number>>, names: readonly string[]): void {
+  for (const name of names) if (parameters[name] !== undefined) certificate(name, String(parameters[name]))
+}
+
+export function certificate(name: string, file: string): Buffer {
   try {
     return readFileSync(file)
   } catch (error) {

@@ -1,7 +1,9 @@
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { EXIT, Failure } from '../exit-codes.ts'
+import { EXIT, Failure, usage } from '../exit-codes.ts'
+import { messageOf } from '../output.ts'
+import { redacted } from '../settings.ts'
 
 type Module = Readonly<Record<string, unknown>>
 
@@ -38,5 +40,14 @@ async function importOr(specifier: string): Promise<Module | undefined> {
     // Any other failure is the driver's own: it is there and does not work.
     if (code === 'ERR_MODULE_NOT_FOUND' || code === 'MODULE_NOT_FOUND') return undefined
     throw error
+  }
+}
+
+/** What a driver throws before anything is connected is about the URL. */
+export function asUsage<T>(url: string, driver: string, create: () => T): T {
+  try {
+    return create()
+  } catch (error) {
+    throw usage(`--engine: expected a URL that ${driver} takes, got ${redacted(url)}: ${messageOf(error)}`)
   }
 }

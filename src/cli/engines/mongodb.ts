@@ -1,10 +1,7 @@
 import { mongodb, type MongoDb } from '../../engines/mongodb/index.ts'
-import { splitParameters } from './address.ts'
+import { filesOf, splitParameters } from './address.ts'
 import type { OpenedEngine } from './connect.ts'
-import { loadDriver } from './driver.ts'
-import { usage } from '../exit-codes.ts'
-import { messageOf } from '../output.ts'
-import { redacted } from '../settings.ts'
+import { asUsage, loadDriver } from './driver.ts'
 
 type Client = new (
   url: string,
@@ -13,6 +10,9 @@ type Client = new (
   db(): MongoDb
   close(): Promise<unknown>
 }
+
+/** Which the driver would read when it connects, and then look for the server again and again. */
+const TLS_FILES = ['tlsCAFile', 'tlsCertificateKeyFile', 'tlsCRLFile']
 
 /** `mongodb://host/database`; parameters that are not ours are the driver's, such as authSource. */
 export async function connectMongodb(url: string): Promise<OpenedEngine> {
@@ -25,17 +25,15 @@ export async function openMongodb(
   names: readonly string[],
 ): Promise<{ client: InstanceType<Client>; options: Record<string, string | number> }> {
   const { options, rest } = splitParameters(url, names)
+  filesOf(splitParameters(rest, TLS_FILES).options, TLS_FILES)
   const { module } = await loadDriver(['mongodb'], 'MongoDB')
   const MongoClient = module['MongoClient'] as Client
-  // The driver would look for a server for 30 s before it tells that there is none.
-  return { client: clientOrUsage(url, () => new MongoClient(rest, { serverSelectionTimeoutMS: 5000 })), options }
-}
-
-/** Nothing is connected yet: what the driver throws is about the URL. */
-function clientOrUsage<T>(url: string, create: () => T): T {
-  try {
-    return create()
-  } catch (error) {
-    throw usage(`--engine: expected a URL that the mongodb driver takes, got ${redacted(url)}: ${messageOf(error)}`)
-  }
+  const client = asUsage(url, 'mongodb', () => {
+    // The driver would look for a server for 30 s before it tells why there is none. The engine waits for 5 s.
+    const created = new MongoClient(rest, { serverSelectionTimeoutMS: 4000 })
+    // The name of the database is checked only here.
+    created.db()
+    return created
+  })
+  return { client, options }
 }

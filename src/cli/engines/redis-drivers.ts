@@ -58,24 +58,27 @@ const SILENT_MS = 4000
 /** How long a node of a Cluster may take to tell its slots before the next is asked. */
 const SLOTS_MS = 2000
 
-/** ioredis, and iovalkey, which was made from it. */
-export function ioredisDriver(module: unknown): RedisDriver {
-  const { Redis, default: byDefault, Cluster } = module as IoredisModule
-  const Client = Redis ?? byDefault!
-  const optionsOf = ({ user, password, tls, database }: ServerAccess): object => ({
+function ioredisOptions({ user, password, tls, database }: ServerAccess): object {
+  return {
     db: database,
     ...given({ username: user, password, tls }),
     // A refused connection is reported at once; whether to try again is the core's decision.
     maxRetriesPerRequest: 0,
     // It would warn on our stderr where the user may not ask for INFO; a server that still loads says so itself.
     enableReadyCheck: false,
-  })
+  }
+}
+
+/** ioredis, and iovalkey, which was made from it. */
+export function ioredisDriver(module: unknown): RedisDriver {
+  const { Redis, default: byDefault, Cluster } = module as IoredisModule
+  const Client = Redis ?? byDefault!
   return {
     server: (host, access) =>
-      connecting(new Client({ ...optionsOf(access), ...host }), access.database, `${host.host}:${host.port}`),
+      connecting(new Client({ ...ioredisOptions(access), ...host }), access.database, `${host.host}:${host.port}`),
     sentinel: ({ sentinels, name, login }, access) => {
       const client = new Client({
-        ...optionsOf(access),
+        ...ioredisOptions(access),
         sentinels,
         name,
         ...given({ sentinelUsername: login.user, sentinelPassword: login.password, sentinelTLS: access.tls }),
@@ -86,11 +89,15 @@ export function ioredisDriver(module: unknown): RedisDriver {
         socketTimeout: SILENT_MS,
       })
       return withReasons(connecting(client, access.database, `the master ${name}`), client, () => {
-        return new Client({ ...optionsOf({ ...access, ...login, database: 0 }), ...sentinels[0], retryStrategy: null })
+        return new Client({
+          ...ioredisOptions({ ...access, ...login, database: 0 }),
+          ...sentinels[0],
+          retryStrategy: null,
+        })
       })
     },
     cluster: (hosts, access) => {
-      const { db: _, ...redisOptions } = optionsOf(access) as { db: number }
+      const { db: _, ...redisOptions } = ioredisOptions(access) as { db: number }
       const client = new Cluster(hosts, {
         redisOptions,
         enableReadyCheck: false,
@@ -185,27 +192,35 @@ interface NodeRedisModule {
   readonly createCluster: (options: object) => NodeRedisLike
 }
 
+function nodeRedisOptions({ user, password, tls }: Omit<ServerAccess, 'database'>, host: object = {}): object {
+  return {
+    socket: { ...host, ...(tls === undefined ? {} : { tls: true, ...tls }) },
+    ...given({ username: user, password }),
+  }
+}
+
 /** The package `redis`. */
 export function nodeRedisDriver(module: unknown): RedisDriver {
   const { createClient, createSentinel, createCluster } = module as NodeRedisModule
-  const optionsOf = ({ user, password, tls }: Omit<ServerAccess, 'database'>, host: object = {}): object => ({
-    socket: { ...host, ...(tls === undefined ? {} : { tls: true, ...tls }) },
-    ...given({ username: user, password }),
-  })
   return {
-    server: (host, access) => opening(createClient({ ...optionsOf(access, host), database: access.database })),
+    server: (host, access) => opening(createClient({ ...nodeRedisOptions(access, host), database: access.database })),
     sentinel: ({ sentinels, name, login }, access) =>
       opening(
         createSentinel({
           name,
           sentinelRootNodes: sentinels,
-          nodeClientOptions: { ...optionsOf(access), database: access.database },
-          sentinelClientOptions: optionsOf({ ...login, tls: access.tls }),
+          nodeClientOptions: { ...nodeRedisOptions(access), database: access.database },
+          sentinelClientOptions: nodeRedisOptions({ ...login, tls: access.tls }),
           passthroughClientErrorEvents: true,
         }),
       ),
     cluster: (hosts, access) =>
-      opening(createCluster({ rootNodes: hosts.map((host) => optionsOf(access, host)), defaults: optionsOf(access) })),
+      opening(
+        createCluster({
+          rootNodes: hosts.map((host) => nodeRedisOptions(access, host)),
+          defaults: nodeRedisOptions(access),
+        }),
+      ),
   }
 }
 

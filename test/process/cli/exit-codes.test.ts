@@ -191,7 +191,7 @@ test.each([
   [
     'a parameter that the driver does not know',
     ['status', '-e', 'mongodb://u@127.0.0.1:1/app?requstTimeout=10s'],
-    '--engine: expected a URL that the mongodb driver takes, got mongodb://u@127.0.0.1:1/app?requstTimeout=10s: option',
+    '--engine: expected a URL that mongodb takes, got mongodb://u@127.0.0.1:1/app?requstTimeout=10s: option',
   ],
   [
     'a note that is too long',

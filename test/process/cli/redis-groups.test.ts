@@ -48,6 +48,7 @@ const clusterUrl = (): string =>
 const secureSentinelUrl = (): string =>
   `rediss+sentinel://:${encoded}@127.0.0.1:${secure.tlsPort}/${secure.name}/0?sentinelPassword=${SENTINEL_PASSWORD}&requestTimeout=10s`
 const secureClusterUrl = (): string => `rediss+cluster://:${encoded}@${hosts(cluster.tlsPorts)}?requestTimeout=10s`
+const at = (port: number): { host: string; port: number } => ({ host: '127.0.0.1', port })
 const ca = (name = 'ca.pem'): string => `&ca=${certificates.folder}/${name}`
 
 function run(RINGFENCE_URL: string, ...args: string[]): Promise<Ended> {
@@ -114,7 +115,6 @@ describe.concurrent.each([
     const driver = driverOf(await import(name))
     const access = { user: undefined, password: PASSWORD, database: 0, tls: { ca: Buffer.from(certificates.ca) } }
     const login = { user: undefined, password: SENTINEL_PASSWORD }
-    const at = (port: number): { host: string; port: number } => ({ host: '127.0.0.1', port })
     const opened: OpenClient =
       kind === 'sentinel'
         ? driver.sentinel({ sentinels: [at(secure.tlsPort)], name: secure.name, login }, access)
