@@ -264,7 +264,8 @@ export class Electorate {
       if (look?.isTraced === true) this.#inUse = true
     })
     const surveyed = Promise.all(asking).then(() => {
-      if (isNew(looks, this.#memory, this.#rules) && !haveTwins(looks)) this.#found(looks as NodeLook[])
+      if (haveTwins(looks)) return
+      if (isNew(looks, this.#memory, this.#rules)) this.#found(looks as NodeLook[])
     })
     await this.#limits.inTime(surveyed, withinMs).catch(() => undefined)
     return looks.filter((_, index) => this.#voters[index] !== voter)
