@@ -12,6 +12,7 @@ export const FIRST: readonly string[] = [
   'engines/redis/peers/side-by-side',
   'process/mixed-fleet',
   'sim/explore',
+  'browser/docs-site',
   'engines/semaphore',
   'process/cli/engines',
   'engines/postgres/conformance',

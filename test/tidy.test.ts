@@ -2,7 +2,7 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { FIRST } from './longest-first.ts'
-import { publicApi } from './unit/public-api.ts'
+import { publicApi } from '../scripts/public-api.ts'
 
 const ROOT = resolve(import.meta.dirname, '..')
 const CODE = /\.(ts|mts|js|mjs)$/

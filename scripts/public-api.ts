@@ -3,10 +3,25 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join, relative, resolve } from 'node:path'
 
+interface Documented {
+  /** Text of the comment before it; empty without one. */
+  readonly comment: string
+  readonly code: string
+}
+
+export interface Entry {
+  /** What a user imports from: `ringfence/redis`. */
+  readonly specifier: string
+  /** By name, in alphabetical order. */
+  readonly exports: readonly (Documented & { readonly name: string })[]
+}
+
 /** The names that a module makes known, and what its declarations are made of. */
 interface Module {
   /** A declaration by its name, without comments. Overloads of a function stand together. */
   readonly declarations: Map<string, string>
+  /** The same as it was written: what is said about it, and the declaration with the comments inside. */
+  readonly documented: Map<string, Documented>
   /** A local name that comes from another module. */
   readonly imports: Map<string, { readonly file: string; readonly name: string }>
   /** What is exported under which name. */
@@ -20,16 +35,44 @@ interface Module {
  * below them the declarations that those mention. Made from what the compiler emits.
  */
 export function publicApi(root: string): string {
+  return fromDeclarations(root, (entries, folder) =>
+    entries.map(({ path, file }) => `${section(path, file, folder)}\n`).join('\n'),
+  )
+}
+
+/** What each entry exports, with what the comments say about it. */
+export function reference(root: string): readonly Entry[] {
+  return fromDeclarations(root, (entries) =>
+    entries.map(({ path, file }) => {
+      const modules = new Map<string, Module>()
+      const exported = [...exportsOf(file, modules)].sort(([a], [b]) => (a < b ? -1 : 1))
+      const exports = exported.map(([name, place]) => ({
+        name,
+        ...load(place.file, modules).documented.get(place.name)!,
+      }))
+      return { specifier: specifierOf(path), exports }
+    }),
+  )
+}
+
+function fromDeclarations<T>(
+  root: string,
+  use: (entries: readonly { path: string; file: string }[], folder: string) => T,
+): T {
   const folder = mkdtempSync(join(tmpdir(), 'ringfence-api-'))
   try {
     emitDeclarations(root, folder)
     const entries = Object.entries(packageExports(root)).flatMap(([path, target]) =>
       typeof target === 'string' ? [] : [{ path, file: join(folder, target.types.replace('./dist/', '')) }],
     )
-    return entries.map(({ path, file }) => `${section(path, file, folder)}\n`).join('\n')
+    return use(entries, folder)
   } finally {
     rmSync(folder, { recursive: true })
   }
+}
+
+function specifierOf(path: string): string {
+  return path === '.' ? 'ringfence' : `ringfence/${path.slice(2)}`
 }
 
 function packageExports(root: string): Record<string, string | { types: string }> {
@@ -67,8 +110,9 @@ function section(path: string, file: string, folder: string): string {
   const below = [...hidden]
     .map(([key, text]) => [relative(folder, key), text] as const)
     .sort(([a], [b]) => (a < b ? -1 : 1))
-  const specifier = path === '.' ? 'ringfence' : `ringfence/${path.slice(2)}`
-  return [`# ${specifier}`, ...shown.values(), ...below.map(([, text]) => text.replace(/^export /gm, ''))].join('\n\n')
+  return [`# ${specifierOf(path)}`, ...shown.values(), ...below.map(([, text]) => text.replace(/^export /gm, ''))].join(
+    '\n\n',
+  )
 }
 
 interface Place {
@@ -117,27 +161,40 @@ const STATEMENT = /^(export|import|declare|interface|type|abstract|class|const|f
 function load(file: string, modules: Map<string, Module>): Module {
   const known = modules.get(file)
   if (known !== undefined) return known
-  const module: Module = { declarations: new Map(), imports: new Map(), exports: new Map(), stars: [] }
+  const module: Module = {
+    declarations: new Map(),
+    documented: new Map(),
+    imports: new Map(),
+    exports: new Map(),
+    stars: [],
+  }
   modules.set(file, module)
-  for (const statement of statements(readFileSync(file, 'utf8'))) read(statement, file, module)
+  for (const written of statements(readFileSync(file, 'utf8'))) read(written, file, module)
   return module
 }
 
-function statements(source: string): string[] {
-  const lines = source
-    .replace(/\/\*[\s\S]*?\*\//g, '')
-    .replace(/^\s*\/\/.*$/gm, '')
-    .split('\n')
-    .filter((line) => line.trim() !== '')
-  const found: string[] = []
-  for (const line of lines) {
-    if (STATEMENT.test(line) || found.length === 0) found.push(line)
-    else found.push(`${found.pop()}\n${line}`)
+/** Each with the comment before it. A comment in the middle of a statement may begin a line, too. */
+function statements(source: string): Documented[] {
+  const found: { comment: string; code: string }[] = []
+  for (const [, comment = '', line = ''] of source.matchAll(/^(\/\*\*[\s\S]*?\*\/\n)?(.*)\n?/gm)) {
+    if (line.trim() === '' || /^\s*\/\//.test(line)) continue
+    if (STATEMENT.test(line) || found.length === 0) found.push({ comment: textOf(comment), code: line })
+    else found.at(-1)!.code += `\n${comment}${line}`
   }
   return found
 }
 
-function read(statement: string, file: string, module: Module): void {
+/** What a comment says, without the signs that make it one. */
+function textOf(comment: string): string {
+  return comment
+    .trim()
+    .replace(/^\/\*\*\s?|\s*\*\/$/g, '')
+    .replace(/^\s*\* ?/gm, '')
+    .trim()
+}
+
+function read(written: Documented, file: string, module: Module): void {
+  const statement = withoutComments(written.code)
   const from = /from '(\.[^']*)'/.exec(statement)?.[1]
   const source = from === undefined ? undefined : resolve(dirname(file), from.replace(/\.[jt]s$/, '.d.ts'))
   const listed = /\{([\s\S]*?)\}/.exec(statement)?.[1] ?? ''
@@ -151,19 +208,29 @@ function read(statement: string, file: string, module: Module): void {
       if (source !== undefined) module.imports.set(name, { file: source, name })
     }
   } else {
-    declare(statement, module)
+    declare(statement, written, module)
   }
 }
 
-function declare(statement: string, module: Module): void {
+function withoutComments(code: string): string {
+  const lines = code.replace(/\/\*[\s\S]*?\*\//g, '').split('\n')
+  return lines.filter((line) => line.trim() !== '').join('\n')
+}
+
+function declare(statement: string, written: Documented, module: Module): void {
   const name = /^(?:export )?(?:declare )?(?:abstract )?(?:interface|type|class|const|function) (\w+)/.exec(
     statement,
   )?.[1]
   if (name === undefined) return
   const before = module.declarations.get(name)
   // A class's private parts are nobody's business.
-  const text = statement.replace(/^\s+(#private|private .*);\n/gm, '').replace(/^export declare /, 'export ')
+  const text = published(statement)
   module.declarations.set(name, before === undefined ? text : `${before}\n${text}`)
+  const { comment, code } = module.documented.get(name) ?? { comment: '', code: '' }
+  module.documented.set(name, {
+    comment: [comment, written.comment].filter((part) => part !== '').join('\n\n'),
+    code: `${code}${code === '' ? '' : '\n'}${published(written.code)}`,
+  })
   if (/^export\b/.test(statement)) module.exports.set(name, name)
 }
 
@@ -176,4 +243,8 @@ function specifiers(listed: string): [string, string][] {
       const [name = '', local = name] = part.split(' as ')
       return [name, local]
     })
+}
+
+function published(code: string): string {
+  return code.replace(/^\s+(#private|private .*);\n/gm, '').replace(/^export declare /, 'export ')
 }

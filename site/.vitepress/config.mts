@@ -1,0 +1,93 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import path from 'node:path'
+import { defineConfig, type DefaultTheme } from 'vitepress'
+import { anchor } from '../links.ts'
+
+const pages = path.join(import.meta.dirname, '../.pages')
+
+/** The heading of a page. */
+function titleOf(page: string): string {
+  const [, title = page] = /^# (.*)$/m.exec(readFileSync(path.join(pages, `${page}.md`), 'utf8')) ?? []
+  return title.replaceAll('`', '')
+}
+
+function item(page: string): DefaultTheme.SidebarItem {
+  return { text: titleOf(page), link: `/${page.replace(/(^|\/)index$/, '$1')}` }
+}
+
+/** All pages of a folder: its index first, then in the order of their names. */
+function folder(name: string): DefaultTheme.SidebarItem[] {
+  const files = readdirSync(path.join(pages, name)).filter((file) => file.endsWith('.md'))
+  const names = files.map((file) => file.slice(0, -'.md'.length))
+  return [...names.filter((file) => file === 'index'), ...names.filter((file) => file !== 'index').sort()].map((file) =>
+    item(`${name}/${file}`),
+  )
+}
+
+function group(text: string, items: DefaultTheme.SidebarItem[], collapsed = true): DefaultTheme.SidebarItem {
+  return { text, items, collapsed }
+}
+
+const existing = (...names: string[]): DefaultTheme.SidebarItem[] => {
+  const there = new Set(readdirSync(pages))
+  return names.filter((name) => there.has(`${name}.md`)).map(item)
+}
+
+export default defineConfig({
+  title: 'ringfence',
+  description: 'Distributed locks for Node: leases with fencing tokens, on the database that you already run.',
+  srcDir: '.pages',
+  cacheDir: '.cache',
+  cleanUrls: false,
+  lastUpdated: false,
+  markdown: {
+    anchor: { slugify: anchor },
+    // The documents are plain Markdown: what looks like a tag in them is text.
+    config: (md) => md.set({ html: false }),
+  },
+  themeConfig: {
+    search: { provider: 'local' },
+    outline: [2, 3],
+    nav: [
+      { text: 'Choosing', link: '/choosing' },
+      { text: 'Guarantees', link: '/guarantees' },
+      { text: 'Operating', link: '/operating/' },
+      { text: 'Reference', link: '/reference/' },
+    ],
+    sidebar: [
+      group(
+        'Guide',
+        [
+          { text: 'Start', link: '/' },
+          ...existing(
+            'choosing',
+            'guarantees',
+            'fencing',
+            'api',
+            'cli',
+            'dashboard',
+            'observability',
+            'frameworks',
+            'runtimes',
+            'versions',
+            'comparison',
+            'redlock-drop-in',
+          ),
+        ],
+        false,
+      ),
+      group('Engines', folder('engines')),
+      group('Kinds of locks', folder('kinds')),
+      group('Recipes', folder('recipes')),
+      group('Coming from elsewhere', folder('migrating')),
+      group('Operating', folder('operating')),
+      group('Background', [...folder('background'), ...existing('failures')]),
+      group('Reference', folder('reference')),
+      group('How it is tested', [...folder('testing'), item('sim/index'), item('bench/index')]),
+      group('Working on it', [
+        ...existing('contributing', 'writing-an-engine', 'security', 'changelog'),
+        ...folder('decisions'),
+      ]),
+    ],
+  },
+})
