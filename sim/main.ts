@@ -4,7 +4,7 @@ import { parseArgs } from 'node:util'
 import { keptProgress, runBatch, work, type Progress } from './batch.ts'
 import { failed } from './checkers/all.ts'
 import { commit } from './commit.ts'
-import { EXPLORATIONS, WRONG_RESTARTS } from './explore/catalogue.ts'
+import { EXPLORATIONS, WRONG_ADOPTIONS, WRONG_RESTARTS } from './explore/catalogue.ts'
 import { explore, type Explored, type Limits } from './explore/explore.ts'
 import { exploreLine, LINES, SHARED_LINES, WRONG_LINES } from './explore/line/catalogue.ts'
 import { drawPlan } from './plan.ts'
@@ -126,7 +126,7 @@ function exploreAll(only: string | undefined, states: number): number {
   }
   console.log(`commit ${commit()}`)
   for (const [name, one] of Object.entries(EXPLORATIONS)) look(name, 'holds', (limits) => explore(one, limits))
-  for (const [name, one] of Object.entries(WRONG_RESTARTS))
+  for (const [name, one] of Object.entries({ ...WRONG_RESTARTS, ...WRONG_ADOPTIONS }))
     look(`wrong: ${name}`, 'broken', (limits) => explore(one, limits))
   for (const [name, one] of Object.entries({ ...LINES, ...SHARED_LINES }))
     look(name, 'holds', (limits) => exploreLine(one, limits))

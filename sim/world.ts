@@ -263,7 +263,9 @@ export class World {
           steps:
             args.length === 4 || args[4] === 'claim' || args[4] === 'share'
               ? [step(what, owner)]
-              : together(args, step),
+              : args[4] === 'over'
+                ? [step('handOver', next, owner)]
+                : together(args, step),
         }
       default:
         return { steps: [step(what, owner)] }

@@ -51,7 +51,7 @@ export function assertMovable(engine: Engine, { shared = false }: Pick<LeaseRef,
 
 /** In one step on the servers: the lease becomes that of the next request. */
 export async function move(engine: Engine, lease: LeaseRef, next: LeaseRequest): Promise<AdoptedGrant | Refusal> {
-  return engine.handOver === undefined ? engine.adopt!(lease, next) : engine.handOver(lease, next)
+  return engine.adopt === undefined ? engine.handOver!(lease, next) : engine.adopt(lease, next)
 }
 
 function readLease(json: unknown, engine: Engine): LeaseRef & { readonly shared: boolean } {

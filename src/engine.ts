@@ -41,9 +41,9 @@ export interface Engine {
    */
   handOver?(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal>
   /**
-   * As `handOver`, for a lease that moves to another process. Only where `handOver` is missing, because the next waiter of a
-   * process must not pass those of others, or because it would cost more than a release. An engine with neither cannot move
-   * leases. A grant with an `owner`: the servers cannot change the owner, so that it stays, and the token too.
+   * As `handOver`, for a lease that moves to another process. Only where `handOver` does not do for it (a ticket may be used twice), or
+   * is missing, because the next waiter of a process must not pass those of others, or because it would cost more than a release. An
+   * engine with neither cannot move leases. A grant with an `owner`: the servers cannot change the owner, so that it stays, and the token too.
    */
   adopt?(lease: LeaseRef, next: LeaseRequest): Promise<AdoptedGrant | Refusal>
   /**

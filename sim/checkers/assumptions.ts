@@ -126,3 +126,10 @@ function orderBrokenByFault(history: History): Broken | undefined {
   }
   return undefined
 }
+
+/** At which part of its speed, at least, the clock of a process ran. */
+export function slowest(history: History, process: string): number {
+  const slowed = history.of('fault').filter(({ name, on }) => name === 'drift-process' && on === process.split('.')[0])
+  const rates = slowed.map(({ text }) => (JSON.parse(text) as { rate: number }).rate)
+  return Math.min(0.99, ...rates)
+}

@@ -26,8 +26,9 @@ export function nesting(history: History): Verdict {
     return { checker, verdict: 'false', why, at: early.at, owners: [early.owner] }
   }
   const over = new Set<string>()
-  for (const event of history.of('ends', 'exec')) {
-    if (event.kind === 'ends') over.add(event.owner)
+  for (const event of history.of('ends', 'signal', 'exec')) {
+    // A lease that is lost ends with its signal; what the call around releases then may still be there on a node.
+    if (event.kind !== 'exec') over.add(event.owner)
     else {
       const owner = event.what === 'handOver' ? event.former : event.what === 'release' ? event.owner : ''
       const first = joined.get(owner)

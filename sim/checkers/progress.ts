@@ -1,5 +1,7 @@
+import { OFFER_MS, PLACE_MS } from '../../src/engines/redis/line-lua.ts'
 import type { EventOf, History, Verdict } from '../history.ts'
 import { POOL } from '../plan.ts'
+import { slowest } from './assumptions.ts'
 import { leasesOf } from './leases.ts'
 
 /**
@@ -44,13 +46,6 @@ function hanging(history: History): Wrong | undefined {
   return undefined
 }
 
-/** At which part of its speed, at least, the clock of a process ran. */
-function slowest(history: History, process: string): number {
-  const slowed = history.of('fault').filter(({ name, on }) => name === 'drift-process' && on === process.split('.')[0])
-  const rates = slowed.map(({ text }) => (JSON.parse(text) as { rate: number }).rate)
-  return Math.min(0.99, ...rates)
-}
-
 function unhealed(history: History): Wrong | undefined {
   const ended = returns(history)
   const last = history.of('call').filter(({ turn }) => turn !== 'any')
@@ -67,11 +62,22 @@ function unhealed(history: History): Wrong | undefined {
     }
     // The first turn may still wait for a dead process's lease, or for nodes that sit out. After that, acquiring is a
     // matter of round trips, not of the time that a silent node has.
-    if (turn === 'second' && quickMs < NODE_TIME_MS && end.at - at > quickMs) {
+    if (turn === 'second' && quickMs < NODE_TIME_MS && end.at - at > quickMs + deadPlaceMs(history, at)) {
       return { why: `after the healing ${process} needed ${Math.round(end.at - at)} ms for what was free`, at }
     }
   }
   return undefined
+}
+
+/**
+ * A place in line that was given up by a message that was lost is as good as that of a dead process: skipped when nobody has come to
+ * it for a while, and until then it may be offered the lock.
+ */
+function deadPlaceMs(history: History, at: number): number {
+  const isLate = history
+    .of('dropped')
+    .some((event) => event.what === 'release' && event.at <= at && event.at > at - PLACE_MS - OFFER_MS)
+  return isLate ? OFFER_MS : 0
 }
 
 /** What is not given back stays on the servers until it runs out there, or somebody adopts it. */

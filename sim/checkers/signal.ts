@@ -1,9 +1,10 @@
 import type { History, Verdict } from '../history.ts'
+import { slowest } from './assumptions.ts'
 import { leasesOf } from './leases.ts'
 
 /** How long a process needs after a pause until its overdue timers have fired. */
 const WAKE_MS = 5
-/** A clock that is set ahead ends validity at once; the clock is looked at this often. */
+/** A clock that is set ahead ends validity at once; the clock is looked at this often, by itself. */
 const NAP_MS = 1_000
 
 /**
@@ -26,7 +27,8 @@ export function signal(history: History): Verdict {
     // Of one that may be held for a bounded time only, hardly anything may be left when it is granted.
     let dueMs = Math.max(untilMs, fromMs + WAKE_MS)
     for (const { at, on } of jumps) {
-      if (on === process.split('.')[0] && at >= beganMs && at <= dueMs) dueMs = Math.max(dueMs, at + NAP_MS + WAKE_MS)
+      if (on !== process.split('.')[0] || at < beganMs || at > dueMs) continue
+      dueMs = Math.max(dueMs, at + NAP_MS / slowest(history, process) + WAKE_MS)
     }
     // One pause may follow the other.
     for (const pause of pauses) {

@@ -14,6 +14,9 @@ const exact: Configuration = { ...plain, model: 'exact' }
 const three: Configuration = { ...plain, proposals: [1, 1, 1] }
 const five: Configuration = { ...plain, nodes: 5 }
 
+/** Its proposal keeps client 0 apart from the others, which are alike. */
+const ticket: Configuration = { ...plain, proposals: [3, 1, 1], ticket: true }
+
 const GOOD = { clocks: 'good' } as const
 const REPEATED = { duplicates: 1 } as const
 const CRASH = { crash: 'sit-out' } as const
@@ -44,6 +47,13 @@ export const EXPLORATIONS: Readonly<Record<string, Configuration & { readonly si
   'five nodes, two clients, a crash': { ...five, ...CRASH, size: 'large' },
   'five nodes, two clients, good clocks, a crash': { ...five, ...GOOD, ...CRASH, size: 'large' },
   'five nodes, two clients, a repeated request, a crash': { ...five, ...REPEATED, ...CRASH, size: 'large' },
+  'two adopt': { ...ticket, size: 'small' },
+  'two adopt, message by message': { ...ticket, model: 'exact', size: 'large' },
+  'two adopt, good clocks': { ...ticket, ...GOOD, size: 'small' },
+  'two adopt, good clocks, a repeated request': { ...ticket, ...GOOD, ...REPEATED, size: 'small' },
+  'two adopt, good clocks, a crash': { ...ticket, ...GOOD, ...CRASH, size: 'small' },
+  'two adopt, a repeated request, a crash': { ...ticket, ...REPEATED, ...CRASH, size: 'large' },
+  'three adopt, good clocks, a crash': { ...ticket, ...GOOD, ...CRASH, proposals: [3, 1, 1, 1], size: 'large' },
   'five nodes, three clients': { ...three, nodes: 5, size: 'large' },
 }
 
@@ -52,4 +62,9 @@ export const WRONG_RESTARTS: Readonly<Record<string, Configuration>> = {
   'votes at once after it forgot': { ...plain, crash: 'at once' },
   'sits out, but numbers from nothing': { ...plain, crash: 'late' },
   'numbers repaired, but votes at once': { ...plain, crash: 'numbers', clocks: 'good' },
+}
+
+/** A node with an old copy takes part in an adoption. Message by message it would take minutes to find. */
+export const WRONG_ADOPTIONS: Readonly<Record<string, Configuration>> = {
+  'hands over at once after it forgot that it had': { ...ticket, crash: 'copy', clocks: 'good' },
 }

@@ -15,11 +15,13 @@ export interface Configuration {
    * and more, but of which less has to be known; see loose.ts. What holds for these holds for those.
    */
   readonly model: 'exact' | 'loose'
+  /** Client 0 has the lease on all nodes and has handed it off: the others adopt it by the same ticket. */
+  readonly ticket?: boolean
 }
 
 /**
  * Which node may crash once, and how it comes back. `kept`: with its memory. `sit-out`: without, and only when every lease
  * it may have forgotten is over, with numbers above the old ones (proposals). The rest is wrong: `at once`; `late` but
- * with its counters at nothing; `numbers`: at once, but with numbers repaired.
+ * with its counters at nothing; `numbers`: at once, but with numbers repaired; `copy`: at once, as it was at the start.
  */
-export type Crash = 'none' | 'kept' | 'sit-out' | 'at once' | 'late' | 'numbers'
+export type Crash = 'none' | 'kept' | 'sit-out' | 'at once' | 'late' | 'numbers' | 'copy'

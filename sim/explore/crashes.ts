@@ -13,8 +13,8 @@ export function crashes(shape: Shape, { crash, clocks }: Configuration, state: S
         (next) => {
           next[RUN.crashes] = 0
           if (crash === 'kept') return
-          next[at + NODE.owner] = 0
-          next[at + NODE.fence] = crash === 'numbers' ? next[RUN.top]! : 0
+          next[at + NODE.owner] = crash === 'copy' ? 1 : 0
+          next[at + NODE.fence] = crash === 'numbers' ? next[RUN.top]! : crash === 'copy' ? 1 : 0
           if (crash === 'sit-out' || crash === 'late') next[at + NODE.status] = STATUS.sittingOut
           for (let client = 0; client < shape.clients; client++) {
             const there = clientAt(shape, client)

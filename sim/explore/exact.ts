@@ -55,7 +55,7 @@ export class Exact extends Model {
         () => `acquire of c${client}${label}`,
         state,
         node,
-        (owner, fence) => this.steps.acquire({ owner, fence }, client, this.configuration.proposals[client]!),
+        (owner, fence) => this.ask({ owner, fence }, client),
         then,
       )
     }

@@ -58,12 +58,11 @@ export class Loose extends Model {
   #acquire(state: State, client: number, node: number): void {
     const link = linkAt(this.shape, node, client)
     const isAgain = state[link + LINK.granted] === 1
-    const proposal = this.configuration.proposals[client]!
     this.atNode(
       () => `acquire of c${client}${isAgain ? ' again' : ''}`,
       state,
       node,
-      (owner, fence) => this.steps.acquire({ owner, fence }, client, proposal),
+      (owner, fence) => this.ask({ owner, fence }, client),
       (next, { number }) => {
         if (isAgain) next[RUN.duplicates] = next[RUN.duplicates]! - 1
         next[link + LINK.granted] = 1
@@ -126,6 +125,8 @@ export class Loose extends Model {
 
   protected override tidy(next: State): void {
     for (let client = 0; client < this.shape.clients; client++) {
+      // Of a lease that was handed off the key matters.
+      if (client === 0 && this.configuration.ticket === true) continue
       const phase = this.phase(next, client)
       if (phase === PHASE.running) this.#tidyRunning(next, client)
       else if (phase !== PHASE.idle) this.#tidyDecided(next, client)

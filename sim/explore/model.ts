@@ -13,7 +13,7 @@ import {
   type Shape,
   type State,
 } from './state.ts'
-import { Steps, type Step } from './steps.ts'
+import { Steps, type NodeState, type Step } from './steps.ts'
 
 /** Sees a state that may follow, which is valid until it returns, and how it came to that. */
 export type Visit = (next: State, broken: string | undefined, text: () => string) => void
@@ -40,7 +40,29 @@ export abstract class Model {
     const state = new Uint16Array(this.shape.words)
     state[RUN.duplicates] = this.configuration.duplicates
     state[RUN.crashes] = this.configuration.crash === 'none' ? 0 : 1
+    if (this.configuration.ticket === true) this.#handOff(state)
     return state
+  }
+
+  /** What client 0 has left may run out at any time, and is not held by anybody. */
+  #handOff(state: State): void {
+    const at = clientAt(this.shape, 0)
+    state[at + CLIENT.phase] = PHASE.won
+    state[at + CLIENT.token] = 1
+    state[at + CLIENT.over] = 1
+    state[RUN.top] = 1
+    for (let node = 0; node < this.shape.nodes; node++) {
+      state[nodeAt(this.shape, node) + NODE.owner] = 1
+      state[nodeAt(this.shape, node) + NODE.fence] = 1
+    }
+  }
+
+  /** The step by which a client asks for the lease. */
+  protected ask(node: NodeState, client: number): Step {
+    const proposal = this.configuration.proposals[client]!
+    return this.configuration.ticket === true
+      ? this.steps.handOver(node, client, proposal)
+      : this.steps.acquire(node, client, proposal)
   }
 
   /** In the same order each time. */

@@ -50,6 +50,11 @@ export class Steps {
     return this.#step(3, node, client, token)
   }
 
+  /** From client 0, by the script that adopts. */
+  handOver(node: NodeState, client: number, proposal: number): Step {
+    return this.#step(4, node, client, proposal)
+  }
+
   #step(kind: number, node: NodeState, client: number, number: number): Step {
     const key = (((kind * 8 + node.owner) * 32 + node.fence) * 8 + client) * 32 + number
     let step = this.#known.get(key)
@@ -82,6 +87,8 @@ export class Steps {
         return call(CONFIRM, [name(client), text, TTL])
       case 2:
         return call(RELEASE, [name(client), number === 0 ? '0' : text, TTL, '', 'C'])
+      case 4:
+        return call(this.#acquire, [name(0), name(client), TTL, text, 'over', TTL, '0'])
       default:
         return call(EXTEND, [TTL, '0', '1', name(client), TTL, text])
     }
@@ -101,9 +108,9 @@ function small(value: Reply | readonly string[] | undefined): number {
 
 function answerOf(kind: number, reply: Reply): { answer: Answer; number: number } {
   if (reply instanceof Error) throw reply
-  if (kind > 1) return { answer: 'done', number: 0 }
+  if (kind === 2 || kind === 3) return { answer: 'done', number: 0 }
   const fields: readonly Reply[] = typeof reply === 'object' && reply !== null ? reply : []
-  if (kind === 0) {
+  if (kind !== 1) {
     return fields.length > 0
       ? { answer: 'refused', number: small(fields[0]) }
       : { answer: 'granted', number: small(reply) }

@@ -29,6 +29,14 @@ export const KIND_BUGS: readonly Mutation[] = [
     'if held == ARGV[2] then given = given + 2 end',
   ),
   mutation(
+    'a node that sits out takes part in an adoption',
+    'own',
+    'ticket',
+    'src/engines/redis/engine.js',
+    'return this.#handOver(lease, next, true);',
+    'return this.#handOver(lease, next, false);',
+  ),
+  mutation(
     'the end of a call that joined a lease releases it',
     'own',
     'kinds',

@@ -9,7 +9,7 @@ export interface Mutation {
   readonly file: string
   readonly changes: readonly { readonly find: string; readonly replace: string }[]
   /** By what it is to be caught. */
-  readonly by: 'exploration' | 'line' | 'readers' | 'admission' | 'seeds' | 'kinds'
+  readonly by: 'exploration' | 'line' | 'readers' | 'admission' | 'seeds' | 'kinds' | 'ticket'
 }
 
 export function mutation(name: string, from: string, by: Mutation['by'], file: string, ...pairs: string[]): Mutation {

@@ -272,6 +272,15 @@ describe('the signal', () => {
     expect(verdictOf('signal', history(...late(1502), pause(1000, 1500)))).toMatchObject({ verdict: 'true' })
     expect(verdictOf('signal', history(...late(1502), pause(500, 1000)))).toMatchObject({ verdict: 'false' })
   })
+
+  test('comes within a look at the clock that was set ahead, which takes longer where the clock is slow', () => {
+    const on = { on: 'p0' }
+    const jump = { ...fault(600, 'jump-process', {}, 5000), ...on }
+    const slow = { ...fault(50, 'drift-process', { rate: 0.6 }), ...on }
+    expect(verdictOf('signal', history(...late(1601), jump))).toMatchObject({ verdict: 'true' })
+    expect(verdictOf('signal', history(...late(2200), jump))).toMatchObject({ verdict: 'false' })
+    expect(verdictOf('signal', history(slow, ...late(2200), jump))).toMatchObject({ verdict: 'true' })
+  })
 })
 
 describe('time left', () => {
@@ -315,6 +324,22 @@ describe('progress', () => {
     expect(verdictOf('progress', history(...turn('timed out', 500)))).toMatchObject({ verdict: 'false' })
     expect(verdictOf('progress', history(...turn('granted', 120)))).toMatchObject({ verdict: 'false' })
     expect(verdictOf('progress', history(...turn('granted', 20)))).toMatchObject({ verdict: 'true' })
+  })
+
+  test('may take an offer longer while a place is in line whose end was told by a message that was lost', () => {
+    const dropped = (at: number): HistoryEvent => ({
+      at,
+      kind: 'dropped',
+      id: 7,
+      what: 'release',
+      owner: 'o7',
+      former: '',
+      process: 'p0',
+      node: 'n0',
+    })
+    expect(verdictOf('progress', history(dropped(3500), ...turn('granted', 1900)))).toMatchObject({ verdict: 'true' })
+    expect(verdictOf('progress', history(dropped(3500), ...turn('granted', 2200)))).toMatchObject({ verdict: 'false' })
+    expect(verdictOf('progress', history(dropped(2900), ...turn('granted', 1900)))).toMatchObject({ verdict: 'false' })
   })
 })
 
@@ -537,6 +562,8 @@ describe('the other kinds of locks', () => {
     expect(verdict('nesting', ...around, nested('joined', 1), ends, released(210, 0))).toBe('true')
     expect(verdict('nesting', ...around, nested('joined', 1), released(150, -1))).toBe('true')
     expect(verdict('nesting', ...around, nested('joined', 1), released(150, 0))).toBe('false')
+    const signal: HistoryEvent = { at: 140, kind: 'signal', process: 'p0', owner: 'o1', token: 1 }
+    expect(verdict('nesting', ...around, nested('joined', 1), signal, released(150, 0))).toBe('true')
     expect(verdict('nesting', ...around, nested('joined', 2))).toBe('false')
     expect(
       verdict('nesting', ...around, nested('joined', 1), {

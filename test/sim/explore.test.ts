@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { EXPLORATIONS, WRONG_RESTARTS } from '../../sim/explore/catalogue.ts'
+import { EXPLORATIONS, WRONG_ADOPTIONS, WRONG_RESTARTS } from '../../sim/explore/catalogue.ts'
 import type { Configuration } from '../../sim/explore/configuration.ts'
 import { Exact } from '../../sim/explore/exact.ts'
 import { explore } from '../../sim/explore/explore.ts'
@@ -32,6 +32,12 @@ describe('the protocol, by its own scripts and its own decision, in every order 
       }
     },
   )
+
+  test.each(Object.entries(WRONG_ADOPTIONS))('is broken by a node that %s', (_name, configuration) => {
+    const found = explore(configuration)
+    expect(found.verdict).toBe('broken')
+    expect(found.trail.some((step) => step.includes('crashes'))).toBe(true)
+  })
 
   test('is called not exhausted when it was not', () => {
     expect(explore(EXPLORATIONS['two clients']!, { states: 100 }).verdict).toBe('not exhausted')

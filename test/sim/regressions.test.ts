@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { check, failed } from '../../sim/checkers/all.ts'
-import { drawLeases, drawUsual } from '../../sim/plan.ts'
+import { drawKinds, drawLeases, drawUsual } from '../../sim/plan.ts'
 import { run } from '../../sim/run.ts'
 import { cut, quiet, Stage } from '../../sim/scenarios/stage.ts'
 
@@ -114,6 +114,14 @@ test.each([
   [2748, 'what a claim was granted before two others were lost stayed on its node'],
 ])('seed %d: %s', async (seed) => {
   const { verdicts } = await run(drawLeases(seed))
+  expect(failed(verdicts)).toEqual([])
+})
+
+test.each([
+  [5672, 'a ticket was adopted again on nodes that had forgotten that it was used'],
+  [5824, 'not a bug: a place whose end was told by lost messages was offered the lock'],
+])('seed %d with other kinds of locks: %s', async (seed) => {
+  const { verdicts } = await run(drawKinds(seed))
   expect(failed(verdicts)).toEqual([])
 })
 

@@ -27,6 +27,18 @@ export interface ElectionPlan {
   isOver(): boolean
 }
 
+/** What the end of an election leads to. */
+export interface ElectionEnd {
+  /** By then what was granted in vain is withdrawn. */
+  decided(token: number | undefined, election: Election): void
+  /** A node has failed after the decision. */
+  lateFailure?(index: number): void
+  /** A node has refused although the election was won. */
+  refusal?(index: number): void
+  /** Nothing is withdrawn from a lost election: this is called with nodes that may grant after it. */
+  left?(index: number): void
+}
+
 /** How often the number to confirm may rise before the election is given up. Each time, a rival was granted just before. */
 const CONFIRM_ROUNDS = 4
 

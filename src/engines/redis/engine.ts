@@ -21,7 +21,7 @@ import type { Random } from '../../random.ts'
 import { inTime } from '../shared/in-time.ts'
 import { OpenRequests, QuorumCleanup } from './cleanup.ts'
 import { checkRedis } from './doctor/index.ts'
-import { Election } from './election.ts'
+import { Election, type ElectionEnd } from './election.ts'
 import { Electorate, type TimeLimits } from './voters/electorate.ts'
 import { Identities } from './voters/same-server.ts'
 import { extendOnQuorum } from './extend.ts'
@@ -135,13 +135,23 @@ export class RedisEngine implements Engine {
     })
   }
 
+  /** Nodes that sit out take part: the lease is valid by the clock of this process, and it is handed over once. */
   handOver(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal> {
+    return this.#handOver(lease, next, false)
+  }
+
+  /** Nodes that sit out do not: the ticket may have been used before, and they may have forgotten that. */
+  adopt(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal> {
+    return this.#handOver(lease, next, true)
+  }
+
+  #handOver(lease: LeaseRef, next: LeaseRequest, isVote: boolean): Promise<Grant | Refusal> {
     return new Promise((resolve, reject) => {
       const keys = this.#keys(lease.resources)
       const proposal = this.#proposal()
       if (this.#single !== undefined) return this.#single.handOver(keys, lease, next, proposal, resolve, reject)
       const requests = this.#open.end(lease.owner)
-      const step = this.#nodes[0]!.handOverStep(keys, lease.owner, next, proposal)
+      const step = this.#nodes[0]!.handOverStep(keys, lease, next, proposal, isVote)
       const undo = (index: number): void => this.#cleanup.undo(index, keys, lease.owner)
       this.#elect(keys, next.owner, next.ttlMs, step, false, {
         lateFailure: undo,
@@ -385,14 +395,3 @@ export class RedisEngine implements Engine {
 
 /** Commands that belong to no lease have the time of a lease of 10 s. */
 const NO_TTL_MS = 10_000
-
-interface ElectionEnd {
-  /** By then what was granted in vain is withdrawn. */
-  decided(token: number | undefined, election: Election): void
-  /** A node has failed after the decision. */
-  lateFailure?(index: number): void
-  /** A node has refused although the election was won. */
-  refusal?(index: number): void
-  /** Nothing is withdrawn from a lost election: this is called with nodes that may grant after it. */
-  left?(index: number): void
-}

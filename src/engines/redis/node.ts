@@ -1,5 +1,5 @@
 import type { Clock } from '../../clock.ts'
-import type { LeaseRef, RoundTrip } from '../../engine.ts'
+import type { LeaseRef, LeaseRequest, RoundTrip } from '../../engine.ts'
 import type { Random } from '../../random.ts'
 import { Admission } from './voters/admission.ts'
 import type { RedisClient } from './client.ts'
@@ -101,11 +101,12 @@ export class RedisNode {
 
   handOverStep(
     keys: KeySet,
-    owner: string,
-    next: { readonly owner: string; readonly ttlMs: number },
+    lease: LeaseRef,
+    next: LeaseRequest,
     proposal: number,
+    isVote: boolean,
   ): Step<NodeGrant | NodeRefusal> {
-    return handOverStep(keys, owner, next, proposal, this.#fenceTtlMs(next.ttlMs))
+    return handOverStep(keys, lease, next, proposal, this.#fenceTtlMs(next.ttlMs), isVote)
   }
 
   confirmStep(keys: KeySet, owner: string, token: number, ttlMs: number): Step<NodeAnswer> {

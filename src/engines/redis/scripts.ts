@@ -237,24 +237,27 @@ export const READER = {
   release: script('release', `${NUMBER}${PASS}${READERS}${RELEASE_READER}`),
 }
 
-/** KEYS: L and F of each resource. ARGV: owner, next owner, ttl, proposal, F's ttl. The usual case first, as in acquire. */
+/**
+ * KEYS: L and F of each resource. ARGV: owner, next owner, ttl, proposal, 'over', F's ttl, the owner's token or 0. The usual case first, as in
+ * acquire. The next number is above that token also where F is not: a node that sits out may have forgotten that it confirmed it.
+ */
 export const HAND_OVER = script(
   'handOver',
   `local p = ARGV[4]
 if #KEYS == 2 and redis.call('time')[1] == string.sub(p, 1, -7) and redis.pcall('get', KEYS[1]) == ARGV[1] then
   redis.call('set', KEYS[1], ARGV[2], 'px', ARGV[3])
-${raise('ARGV[5]')}end
-${NUMBER}${GRANT}${READ}local highest, given = 0, 0
+${raise('ARGV[6]')}end
+${NUMBER}${GRANT}${READ}local highest, given = tonumber(ARGV[7]), 0
 for i = 1, #KEYS, 2 do
   local held = read(KEYS[i])
   if held == ARGV[2] then given = given + 2 elseif held ~= ARGV[1] then return {'0', held or '', -1} end
   highest = math.max(highest, number(KEYS[i + 1]))
 end
 if given == #KEYS then
-  for i = 2, #KEYS, 2 do redis.call('set', KEYS[i], text(highest), 'px', ARGV[5]) end
+  for i = 2, #KEYS, 2 do redis.call('set', KEYS[i], text(highest), 'px', ARGV[6]) end
   return text(highest)
 end
-return text(grant(#KEYS, highest, ARGV[2], ARGV[3], tonumber(p), ARGV[5]))
+return text(grant(#KEYS, highest, ARGV[2], ARGV[3], tonumber(p), ARGV[6]))
 `,
 )
 
@@ -273,6 +276,7 @@ local function release(KEYS, ARGV)
 ${RELEASE.text}end
 local function hand_over(KEYS, ARGV)
 ${HAND_OVER.text}end
+if ARGV[5] == 'over' then return hand_over(KEYS, ARGV) end
 local answers, key, arg = {}, 1, 1
 for count = 1, #KEYS do
   if key > #KEYS then return answers end
@@ -296,7 +300,7 @@ end
 return answers
 `
 
-/** An acquire alone has four arguments, a claim, a place in the line or a reader says so by the fifth. Several steps have more. */
+/** An acquire alone has four arguments, a claim, a place in the line, a reader or a hand-over says so by the fifth. Several steps have more. */
 const ACQUIRE_OR_TOGETHER = `if #ARGV == 4 or ARGV[5] == 'claim' or ARGV[5] == 'enqueue' or ARGV[5] == 'share' then
 ${ACQUIRE_TEXT}end
 ${TOGETHER}`

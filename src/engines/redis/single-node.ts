@@ -52,7 +52,7 @@ export class SingleNode {
     resolve: (outcome: Grant | Refusal) => void,
     reject: (error: EngineError) => void,
   ): void {
-    const step = this.#node.handOverStep(keys, lease.owner, next, proposal)
+    const step = this.#node.handOverStep(keys, lease, next, proposal, false)
     this.#ask(step, next.ttlMs, lease.resources, {
       answered: (answer) => resolve(answer.kind === 'granted' ? outcome(answer) : { kind: 'refused', reason: 'held' }),
       failed: reject,

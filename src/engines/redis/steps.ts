@@ -64,16 +64,20 @@ export function acquireStep(
   return { script: ACQUIRE, vote: { ttlMs }, keys: keys.piece, args, head, read: grantOrRefusal, wrote: isGrant }
 }
 
+/** `isVote`: a node that sits out does not take part. Those that do have forgotten nothing, so their counters are enough. */
 export function handOverStep(
   keys: KeySet,
-  owner: string,
+  { owner, token }: Pick<LeaseRef, 'owner' | 'token'>,
   next: { readonly owner: string; readonly ttlMs: number },
   proposal: number,
   fenceTtlMs: number,
+  isVote: boolean,
 ): Step<NodeGrant | NodeRefusal> {
-  const args = piece(owner, next.owner, String(next.ttlMs), String(proposal), String(fenceTtlMs))
+  const terms = [String(next.ttlMs), String(proposal), 'over', String(fenceTtlMs), isVote ? '0' : String(token)]
+  const args = piece(owner, next.owner, ...terms)
   return {
     script: HAND_OVER,
+    ...(isVote ? { vote: { ttlMs: next.ttlMs } } : {}),
     keys: keys.piece,
     args,
     head: headOf('h', keys.piece, args),

@@ -60,7 +60,7 @@ async function leftovers(server: RedisServer): Promise<string[]> {
 /** What follows from the short ttl of some cases, a node timeout of 50 ms, is too little for a busy machine. */
 const requestTimeout = '3s'
 
-const METHODS = ['handOver', 'leave', 'enqueue', 'watch', 'unanswered', 'probe', 'init'] as const
+const METHODS = ['handOver', 'adopt', 'leave', 'enqueue', 'watch', 'unanswered', 'probe', 'init'] as const
 
 export const oneRedis: Pick<Setup, 'engine' | 'methods'> = {
   engine: ([client]) => redis(client, { requestTimeout }),
