@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest'
 import { LeaseLostError } from '../../../src/errors.ts'
 import { until } from '../../../harness/until.ts'
-import { lockKeys, startQuorum } from './faults-quorum.ts'
+import { allAnswer } from './admission-quorum.ts'
+import { lockKeys, restartEmpty, startQuorum } from './faults-quorum.ts'
 
 test('of many processes with one ticket at most one adopts it, and the others leave nothing behind', async () => {
   await using quorum = await startQuorum({}, 3)
@@ -65,4 +66,18 @@ test('without a majority nothing moves: the hand-off rejects and the lease goes 
     what: 'no key is left',
   })
   await expect(two.adopt(ticket)).rejects.toMatchObject({ code: 'LEASE_LOST' })
+})
+
+test('a used ticket is refused, although one node never heard of its use and another has forgotten it', async () => {
+  await using quorum = await startQuorum({}, 3)
+  const [, forgetful, unaware] = quorum.nodes
+  const ticket = await (await quorum.locks({ ttl: '60s' }).acquire('moved')).handOff()
+  const lease = await quorum.locks().adopt(ticket)
+  await restartEmpty(forgetful!)
+  // As it would be with an old copy of its data, and without the message.
+  for (const node of [forgetful!, unaware!]) await node.cli('SET', 'moved', ticket.owner, 'PX', '60000')
+  const late = quorum.locks()
+  await allAnswer(late)
+  await expect(late.adopt(ticket)).rejects.toMatchObject({ code: 'QUORUM' })
+  expect(lease.held).toBe(true)
 })
