@@ -115,6 +115,17 @@ const turn = (outcome: string, tookMs: number): HistoryEvent[] => [
   { at: 8000 + tookMs, kind: 'return', process: 'p0', call: 2, outcome },
 ]
 
+const dropped = (at: number): HistoryEvent => ({
+  at,
+  kind: 'dropped',
+  id: 7,
+  what: 'release',
+  owner: 'o7',
+  former: '',
+  process: 'p0',
+  node: 'n0',
+})
+
 describe('exclusion', () => {
   const both = [
     ...lease('p0', 'x', 1, 100, 1100),
@@ -327,16 +338,6 @@ describe('progress', () => {
   })
 
   test('may take an offer longer while a place is in line whose end was told by a message that was lost', () => {
-    const dropped = (at: number): HistoryEvent => ({
-      at,
-      kind: 'dropped',
-      id: 7,
-      what: 'release',
-      owner: 'o7',
-      former: '',
-      process: 'p0',
-      node: 'n0',
-    })
     expect(verdictOf('progress', history(dropped(3500), ...turn('granted', 1900)))).toMatchObject({ verdict: 'true' })
     expect(verdictOf('progress', history(dropped(3500), ...turn('granted', 2200)))).toMatchObject({ verdict: 'false' })
     expect(verdictOf('progress', history(dropped(2900), ...turn('granted', 1900)))).toMatchObject({ verdict: 'false' })
