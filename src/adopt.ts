@@ -54,6 +54,39 @@ export async function move(engine: Engine, lease: LeaseRef, next: LeaseRequest):
   return engine.adopt === undefined ? engine.handOver!(lease, next) : engine.adopt(lease, next)
 }
 
+/** Why a lease could not be adopted, as far as the servers say who has it now. */
+export async function whyNotMoved(
+  engine: Engine,
+  { resources }: LeaseRef,
+  { reason }: Refusal,
+): Promise<LeaseLostError> {
+  if (reason === 'split') return new LeaseLostError(resources, 'gone', undefined, NOBODY_GOT_IT)
+  const owners: string[] = []
+  try {
+    for (const resource of resources) {
+      for await (const { owner, offered } of engine.inspect(resource)) if (offered !== true) owners.push(owner)
+    }
+  } catch (cause) {
+    return new LeaseLostError(resources, 'gone', cause)
+  }
+  const [owner] = owners
+  return owner === undefined
+    ? new LeaseLostError(resources, 'expired', undefined, NOBODY_HAS_IT)
+    : new LeaseLostError(resources, 'gone', undefined, hasIt(owner))
+}
+
+const NOBODY_GOT_IT =
+  'several processes tried to adopt it at once, and none of them got it; a ticket goes to one process: acquire the resource anew'
+const NOBODY_HAS_IT =
+  'nobody has it now: its time was up before it was adopted, or it was adopted and released already; acquire the resource anew'
+
+function hasIt(owner: string): string {
+  return (
+    `${owner} has it now, which adopted it before this process or got the resource after its time; a ticket is good for one adoption, so ` +
+    'acquire the resource anew'
+  )
+}
+
 function readLease(json: unknown, engine: Engine): LeaseRef & { readonly shared: boolean } {
   if (typeof json === 'string')
     throw new TypeError(

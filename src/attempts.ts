@@ -1,9 +1,9 @@
-import { move } from './adopt.ts'
+import { move, whyNotMoved } from './adopt.ts'
 import { given } from './arguments.ts'
 import { elapsedMs, instant, type Instant } from './clock.ts'
 import { inUnits } from './duration.ts'
 import type { Engine, Grant, LeaseRef, LeaseRequest, Refusal } from './engine.ts'
-import { EngineError, engineErrorOf, LeaseLostError } from './errors.ts'
+import { EngineError, engineErrorOf } from './errors.ts'
 import type { Chain } from './lease-record.ts'
 import type { Lifetime } from './lifetime.ts'
 import type { Settings } from './options.ts'
@@ -196,8 +196,7 @@ export class Attempts {
           throw this.#failure(plan, owner, cause)
         },
       )
-      // It was adopted already, or its time was over.
-      if (outcome.kind === 'refused') throw new LeaseLostError(resources, 'gone')
+      if (outcome.kind === 'refused') throw await whyNotMoved(this.#engine, lease, outcome)
       const acquired = acquisition(plan, outcome.owner ?? owner, outcome, since)
       if (!this.#isWorthIt(acquired)) await this.#undo(plan, acquired)
       plan.granted(acquired)

@@ -167,6 +167,8 @@ export interface Refusal {
   readonly kind: 'refused'
   readonly reason: 'held' | 'split'
   readonly holder?: string
+  /** Nobody has it: it is offered to `holder`, the first in line, who has not taken it yet. For the error. */
+  readonly offered?: boolean
   /** The request is for a shared lease, and so are those in the way: a writer that waits keeps it out. For the error. */
   readonly writerWaits?: boolean
   /** After this time an attempt can succeed even if nobody releases. */

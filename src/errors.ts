@@ -3,7 +3,7 @@ import type { NodeVote } from './engine.ts'
 
 /**
  * Why a lease is over. `released`, `moved` and `closed`: this process ended it. All others are losses. `unnoticed`: only its
- * release found that it had ended before. `gone`: it could not be adopted any more.
+ * release found that it had ended before. `gone`: it could not be adopted, because another owner has it.
  */
 export type LossReason =
   | 'stolen'
@@ -72,18 +72,22 @@ export interface HeldDetails {
   readonly permits?: number
   /** The owners of its permits, as far as they were seen. */
   readonly holders?: readonly string[]
+  /** Nobody has it: it is offered to the first in line. */
+  readonly offered?: boolean | undefined
   /** Those who have it would share it, but a writer waits for it. */
   readonly writerWaits?: boolean | undefined
   readonly votes?: readonly NodeVote[] | undefined
 }
 
-/** Someone else holds the resource, and the call was not to wait. */
+/** Someone else holds the resource, or is to have it next, and the call was not to wait. */
 export class HeldError extends RingfenceError {
   readonly code = 'HELD'
-  /** The owner string of the lease in the way, where the engine knows it. */
+  /** The owner string of the lease in the way, where the engine knows it; or of who has it offered. */
   readonly holder: string | undefined
-  /** How long that lease lasts unless it is renewed, where the engine knows it. */
+  /** How long that lease lasts unless it is renewed, or the offer, where the engine knows it. */
   readonly remainingMs: number | undefined
+  /** Nobody holds it: it is offered to `holder`, the first in line, who has not taken it yet. Only on Redis, for two seconds at most. */
+  readonly offered: boolean
 
   /** On a quorum: what each node said. */
   readonly votes: readonly NodeVote[] | undefined
@@ -92,14 +96,15 @@ export class HeldError extends RingfenceError {
     resources: readonly string[],
     holder?: string,
     remainingMs?: number,
-    { here, permits, holders, votes, writerWaits = false }: HeldDetails = {},
+    { here, permits, holders, votes, offered = false, writerWaits = false }: HeldDetails = {},
   ) {
     const left = remainingMs === undefined ? '' : `, for ${span(remainingMs)} more unless renewed`
-    const other = writerWaits ? waitedFor(holder) : `held by ${holder ?? 'someone else'}${left}`
+    const other = notHeld(holder, offered, writerWaits) ?? `held by ${holder ?? 'someone else'}${left}`
     const by = here === undefined ? other : heldHere(here)
     super(permits === undefined ? `${named(resources)} is ${by}` : allHeld(resources, permits, holders), resources)
     this.holder = holder
     this.remainingMs = remainingMs
+    this.offered = offered && here === undefined
     this.votes = votes
   }
 }
@@ -119,10 +124,11 @@ export class WaitTimeoutError extends RingfenceError {
     resources: readonly string[],
     waitMs: number,
     holder?: string,
-    { here, permits, holders, writerWaits = false }: HeldDetails = {},
+    { here, permits, holders, offered = false, writerWaits = false }: HeldDetails = {},
   ) {
-    const other = writerWaits ? `, ${waitedFor(holder)}` : holder === undefined ? '' : `, held by ${holder}`
-    const why = here === undefined ? other : `, ${heldHere(here)}`
+    const other = notHeld(holder, offered, writerWaits) ?? (holder === undefined ? undefined : `held by ${holder}`)
+    const by = here === undefined ? other : heldHere(here)
+    const why = by === undefined ? '' : `, ${by}`
     const held =
       permits === undefined ? `for ${named(resources)}${why}` : `while ${allHeld(resources, permits, holders)}`
     super(`waited ${inUnits(waitMs)} ${held}`, resources)
@@ -136,8 +142,9 @@ export class LeaseLostError extends RingfenceError {
   readonly code = 'LEASE_LOST'
   readonly reason: LossReason
 
-  constructor(resources: readonly string[], reason: LossReason, cause?: unknown) {
-    super(`the lease on ${named(resources)} is over: ${LOSS_TEXT[reason]}`, resources, cause)
+  /** `why`: in words, where more is known than the reason. */
+  constructor(resources: readonly string[], reason: LossReason, cause?: unknown, why = LOSS_TEXT[reason]) {
+    super(`the lease on ${named(resources)} is over: ${why}`, resources, cause)
     this.reason = reason
   }
 }
@@ -252,6 +259,12 @@ export class QuorumError extends EngineError {
     this.quorum = detail.quorum
     this.size = detail.size
   }
+}
+
+/** What keeps it from a caller, if that is no lease. */
+function notHeld(holder: string | undefined, offered: boolean, writerWaits: boolean): string | undefined {
+  if (writerWaits) return waitedFor(holder)
+  return offered ? `offered to ${holder}, the first in line, which has not taken it yet` : undefined
 }
 
 /** A reader is kept out by a writer that came before it, not by those who read. */

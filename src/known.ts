@@ -6,6 +6,8 @@ export interface Known {
   readonly holder: string | undefined
   readonly failure: EngineError | undefined
   readonly atMs: number
+  /** The holder has it offered, and has not taken it yet. */
+  readonly offered?: boolean
   /** The holders would share it, but a writer waits for it. */
   readonly writerWaits?: boolean
 }

@@ -205,10 +205,11 @@ export class Locks implements AsyncDisposable {
     const use = nesting.current()
     const outcome = await this.#calls.tryAcquire(resources, terms)
     if (outcome instanceof Lease) return outcome
-    const { holder, remainingMs, votes, writerWaits } = outcome
+    const { holder, remainingMs, votes, offered, writerWaits } = outcome
     const { shared } = terms
     const here = nesting.heldHere(use, { resources, shared }, holdings.inTheWay(resources, shared))
-    throw new HeldError(resources, here?.owner ?? holder, remainingMs, { here, votes: votes?.(), writerWaits })
+    const details = { here, votes: votes?.(), offered, writerWaits }
+    throw new HeldError(resources, here?.owner ?? holder, remainingMs, details)
   }
 
   #terms(options: WaitOptions): WaitTerms {

@@ -186,8 +186,8 @@ export class Waiter implements AttemptPlan {
     this.#tried?.(0)
   }
 
-  refusedOnce({ holder, writerWaits }: Refusal): void {
-    this.#refused(holder, writerWaits)
+  refusedOnce(refusal: Refusal): void {
+    this.#refused(refusal)
   }
 
   refused(refusal: Refusal): void {
@@ -235,7 +235,7 @@ export class Waiter implements AttemptPlan {
         if (pauseMs === undefined) {
           const here = holdings.find(this.resources)
           if (here !== undefined) {
-            this.#refused(here.owner)
+            this.#refused({ holder: here.owner })
             this.#tellWaiting(here.remainingMs())
             // Its end wakes us. The time is for a lease that ends by itself.
             await this.#sleep(here.remainingMs() + 1)
@@ -330,9 +330,9 @@ export class Waiter implements AttemptPlan {
     })
   }
 
-  #refused(holder: string | undefined, writerWaits = false): void {
+  #refused({ holder, offered = false, writerWaits = false }: Partial<Refusal>): void {
     const atMs = this.#calls.settings.clock.monotonicMs()
-    this.#known = { answered: true, holder, failure: undefined, atMs, writerWaits }
+    this.#known = { answered: true, holder, failure: undefined, atMs, offered, writerWaits }
   }
 
   #failed(failure: EngineError): void {
@@ -349,11 +349,11 @@ export class Waiter implements AttemptPlan {
       if (this.terms.orNull !== true) nesting.watch()
       return this.cancel(new WaitTimeoutError(resources, waitMs, here.owner, { here }), 'timeout')
     }
-    const { failure, holder, answered, writerWaits } = this.#asking().#known
+    const { failure, holder, answered, offered, writerWaits } = this.#asking().#known
     if (failure !== undefined) return this.cancel(failure, 'failed')
     // An engine that has not answered at all is not a resource that is busy.
     if (!answered) return this.cancel(unanswered(engine, this, waitMs), 'failed')
-    this.cancel(new WaitTimeoutError(resources, waitMs, holder, { writerWaits }), 'timeout')
+    this.cancel(new WaitTimeoutError(resources, waitMs, holder, { offered, writerWaits }), 'timeout')
   }
 
   /** Who makes the attempts. Further behind in a line a waiter makes none: what the first one knows is all there is to know. */

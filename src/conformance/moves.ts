@@ -77,7 +77,7 @@ export const MOVES: Cases = {
     const lease = await one.acquire(name!)
     const json = lease.toJSON()
     await lease.release()
-    await assert.rejects(two.adopt(json), { code: 'LEASE_LOST', reason: 'gone' })
+    await assert.rejects(two.adopt(json), { code: 'LEASE_LOST', reason: 'expired' })
     await using next = await one.acquire(name!)
     await assert.rejects(two.adopt(json), { code: 'LEASE_LOST', reason: 'gone' })
     await next.extend()

@@ -23,6 +23,11 @@ describe('every error', () => {
       'HELD',
       "'a' is held by this very process for 1.0 s. A lease is not re-entrant: is this call inside of the one that holds it?",
     ],
+    [
+      new HeldError(['a'], 'x@host:1', 500, { offered: true }),
+      'HELD',
+      "'a' is offered to x@host:1, the first in line, which has not taken it yet",
+    ],
     [new HeldError(['a', 'b']), 'HELD', "'a', 'b' is held by someone else"],
     [new WaitTimeoutError(['a'], 500, 'x@host:1'), 'WAIT_TIMEOUT', "waited 500 ms for 'a', held by x@host:1"],
     [new WaitTimeoutError(['a'], 500), 'WAIT_TIMEOUT', "waited 500 ms for 'a'"],
@@ -123,6 +128,7 @@ test('every error is JSON, with its code, its fields, tokens as text and causes 
     resources: ['a'],
     holder: 'me',
     remainingMs: 5,
+    offered: false,
   })
   expect(json(new StaleTokenError(['a'], 5n, 2n ** 63n))).toMatchObject({ token: '5', seen: '9223372036854775808' })
   expect(json(new EngineError('no answer', ['a'], { cause }))).toMatchObject({

@@ -165,7 +165,17 @@ describe('adopt', () => {
     const ticket = sent(await (await neighbour(it).acquire('a')).handOff())
     const outcomes = await Promise.allSettled([locks.adopt(ticket), locks.adopt(ticket), locks.adopt(ticket)])
     expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'rejected'])
-    await expect(locks.adopt(ticket)).rejects.toMatchObject({ code: 'LEASE_LOST', reason: 'gone' })
+    const { value: lease } = outcomes[0] as PromiseFulfilledResult<Lease>
+    await expect(locks.adopt(ticket)).rejects.toMatchObject({
+      code: 'LEASE_LOST',
+      reason: 'gone',
+      message: expect.stringMatching(`is over: ${lease.owner} has it now, which adopted it before`) as string,
+    })
+    await lease.release()
+    await expect(locks.adopt(ticket)).rejects.toMatchObject({
+      reason: 'expired',
+      message: expect.stringMatching('nobody has it now: its time was up before it was adopted, or') as string,
+    })
   })
 
   test('of a lease that ran out, or was over when it was written, rejects as lost', async () => {

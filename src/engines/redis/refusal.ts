@@ -15,13 +15,17 @@ export function refusalOf(election: Election, size: number, shared = false): Ref
   const quorum = quorumOf(size)
   const held = heldBy(election, quorum) ?? refusals[0]
   const holder = held?.holder
-  const votes = refusals.filter((refusal) => held !== undefined && isSame(refusal, held)).length
+  const same = refusals.filter((refusal) => held !== undefined && isSame(refusal, held))
+  const votes = same.length
+  // Where a node has it as held, it is being taken.
+  const offered = votes > 0 && same.every((refusal) => refusal.offered)
   // As far as is known: the others have not answered, or were not even asked.
   const mayHoldQuorum = election.granted().length === 0 && votes + size - refusals.length >= quorum
   // Readers do not keep each other out.
   const writerWaits = shared && held?.shared === true
   const named = {
     ...(holder === undefined ? {} : { holder }),
+    ...(offered ? { offered } : {}),
     ...(writerWaits ? { writerWaits } : {}),
     votes: () => election.votes(),
   }

@@ -131,13 +131,14 @@ class Question<T> implements StepListener<T> {
 
 function outcome(answer: NodeGrant | NodeRefusal, shared = false): Grant | Refusal {
   if (answer.kind === 'granted') return { kind: 'granted', token: BigInt(answer.fence) }
-  const { holder, remainingMs } = answer
+  const { holder, offered, remainingMs } = answer
   // Readers do not keep each other out.
   const writerWaits = shared && answer.shared ? { writerWaits: true } : {}
   return {
     kind: 'refused',
     reason: 'held',
     holder,
+    ...(offered ? { offered } : {}),
     ...writerWaits,
     ...(remainingMs === undefined ? {} : { remainingMs }),
   }

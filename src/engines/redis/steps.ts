@@ -31,6 +31,8 @@ export interface NodeRefusal {
   readonly kind: 'refused'
   readonly fence: number
   readonly holder: string
+  /** Nobody holds it: it is offered to this owner. */
+  readonly offered: boolean
   /** The holder is one of the readers, of which others may be in the way elsewhere. */
   readonly shared: boolean
   /** Undefined for a lock without an end. */
@@ -244,6 +246,7 @@ export function grantOrRefusal(reply: unknown, script: Script): NodeGrant | Node
     kind: 'refused',
     fence: numeric(fence, script),
     holder: holderName(holder),
+    offered: String(holder).startsWith(OFFERED),
     shared: String(holder).startsWith(SHARED),
     remainingMs: timeLeft(left, script),
   }

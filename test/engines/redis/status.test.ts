@@ -88,6 +88,12 @@ describe.each(kinds)('on $kind', ({ engine, nodes }) => {
     const all: unknown[] = []
     for await (const info of one.inspect('offered')) all.push(info)
     expect(all).toMatchObject([{ owner: heir, offered: true, token: 0n }])
+    await expect(one.acquire('offered', { wait: 0 })).rejects.toMatchObject({
+      code: 'HELD',
+      message: `'offered' is offered to ${heir}, the first in line, which has not taken it yet`,
+      offered: true,
+      holder: heir,
+    })
     expect(await one.forceRelease('offered', { token: 0n })).toBe(false)
     expect(await onAll('GET', 'offered')).toEqual(nodes().map(() => `offered:${heir}`))
   })
