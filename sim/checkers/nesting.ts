@@ -26,6 +26,8 @@ export function nesting(history: History): Verdict {
     return { checker, verdict: 'false', why, at: early.at, owners: [early.owner] }
   }
   const over = new Set<string>()
+  const releasedOn = new Map<string, Set<string>>()
+  const quorum = Math.floor(history.setup.nodes / 2) + 1
   for (const event of history.of('ends', 'signal', 'exec')) {
     // A lease that is lost ends with its signal; what the call around releases then may still be there on a node.
     if (event.kind !== 'exec') over.add(event.owner)
@@ -33,6 +35,10 @@ export function nesting(history: History): Verdict {
       const owner = event.what === 'handOver' ? event.former : event.what === 'release' ? event.owner : ''
       const first = joined.get(owner)
       if (first === undefined || over.has(owner) || event.at < first.at || !tookEffect(event)) continue
+      // A node that had refused a claim, or confirmed nothing yet, is left by the winner: that ends nothing.
+      const left = releasedOn.get(owner) ?? new Set()
+      releasedOn.set(owner, left.add(event.node))
+      if (left.size < quorum) continue
       const why = `${event.process} released a lease that a call had joined, before the call around it was done`
       return { checker, verdict: 'false', why, at: event.at, owners: [owner] }
     }
