@@ -71,7 +71,8 @@ function electing(plans: readonly Plan[], { inOrder = false, suspects = [] as re
     if (say === 'not sent') throw new NotSentError('not sent')
     await after(delayMs)
     if (say === 'failed') throw new Error('down')
-    if (say === 'refused') return { kind: 'refused', fence, holder: 'rival', offered: false, shared: false, remainingMs: 500 }
+    if (say === 'refused')
+      return { kind: 'refused', fence, holder: 'rival', offered: false, shared: false, remainingMs: 500 }
     vote(index, fence)
     return { kind: 'granted', fence }
   }
