@@ -26,7 +26,7 @@ const kinds: Record<string, { nodes: number; start: () => Promise<Served> }> = {
   redis: { nodes: 1, start: () => onRedis(1) },
   redlock: { nodes: 3, start: () => onRedis(3) },
   file: {
-    nodes: 0,
+    nodes: 1,
     start: async () => {
       const folder = createFolder('dashboard')
       return { engine: () => file(`${folder}/locks.db`), [Symbol.asyncDispose]: async () => removeFolder(folder) }
@@ -141,8 +141,9 @@ describe.each(Object.entries(kinds))('on %s', (_name, { nodes, start }) => {
     const probed = (await viewer.has('nodes')).nodes
     expect(probed).toHaveLength(nodes)
     for (const { roundTripMs, clockOffsetMs } of probed) {
-      expect(roundTripMs).toBeGreaterThan(0)
-      expect(Math.abs(clockOffsetMs!)).toBeLessThan(100 + roundTripMs!)
+      // Of a file it may be less than the hundredth of a millisecond that is shown.
+      expect(roundTripMs).toBeGreaterThanOrEqual(0)
+      expect(Math.abs(clockOffsetMs ?? 0)).toBeLessThan(100 + roundTripMs!)
     }
     expect((await viewer.has('findings')).findings.length).toBeGreaterThan(0)
   })
