@@ -10,8 +10,8 @@ export const UNFIT_VOTERS: readonly Mutation[] = [
     'a node that restarted votes at once',
     'wrong variant',
     'seeds',
-    'src/engines/redis/index.js',
-    "const sitOutMs = kind.restart === 'trust' ? 0 : Math.max(kind.maxTtlMs, LEAST_SIT_OUT_MS) + UPTIME_GRAIN_MS",
+    'src/engines/redis/make.js',
+    "const sitOutMs = kind.restart === 'trust' ? 0 : Math.max(maxTtlMs, LEAST_SIT_OUT_MS) + UPTIME_GRAIN_MS",
     'const sitOutMs = 0',
   ),
   mutation(
@@ -36,9 +36,9 @@ export const UNFIT_VOTERS: readonly Mutation[] = [
     'a node sits out for the leases, but not for the numbers',
     'wrong variant, found by the simulator',
     'seeds',
-    'src/engines/redis/index.js',
-    'Math.max(kind.maxTtlMs, LEAST_SIT_OUT_MS) + UPTIME_GRAIN_MS',
-    'kind.maxTtlMs',
+    'src/engines/redis/make.js',
+    'Math.max(maxTtlMs, LEAST_SIT_OUT_MS) + UPTIME_GRAIN_MS',
+    'maxTtlMs',
   ),
   mutation(
     'a rolling restart is taken for a new deployment',

@@ -179,7 +179,7 @@ export const UNSAFE: readonly Mutation[] = [
     'nothing is allowed for drift',
     'own',
     'seeds',
-    'src/engines/redis/index.js',
+    'src/engines/redis/make.js',
     'driftMs: driftOrThrow(drift)',
     'driftMs: () => 0',
   ),
