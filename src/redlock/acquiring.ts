@@ -23,7 +23,7 @@ export async function acquireLease<Client extends object>(
   { resources, duration, renew, settings, onAgainst }: Wanted,
 ): Promise<{ readonly lease: Lease; readonly attempts: RedlockAttempts<Client> }> {
   const { clock, locks } = shared
-  const call: AcquireCall<Client> = { made: [], resources: resources.length, onAgainst }
+  const call: AcquireCall<Client> = { made: [], ids: [], resources: resources.length, onAgainst }
   const mostTries = settings.retryCount === -1 ? Infinity : settings.retryCount + 1
   const beganMs = clock.monotonicMs()
   const waitMs = waitMsOf(settings)

@@ -33,6 +33,8 @@ export function sharedLocks<Client extends object>(
 /** One call of `acquire`: which ballots it has caused, and when. */
 export interface AcquireCall<Client extends object> {
   readonly made: { readonly atMs: number; readonly owner: string; readonly ballot: Ballot<Client> }[]
+  /** As the core numbers it. */
+  readonly ids: number[]
   readonly resources: number
   readonly onAgainst: (error: Error) => void
 }
@@ -87,7 +89,7 @@ export class SharedLocks<Client extends object> {
         this.#ballots.remove('acquire', owner)
         ballot.close(this.clock)
       }
-      for (const [id, other] of this.#calls) if (other === call) this.#calls.delete(id)
+      for (const id of call.ids.splice(0)) this.#calls.delete(id)
     }
   }
 
@@ -107,7 +109,10 @@ export class SharedLocks<Client extends object> {
   }
 
   #observe(event: LockEvent): void {
-    if (event.type === 'asked' && this.#asking !== undefined) this.#calls.set(event.call, this.#asking)
+    if (event.type === 'asked' && this.#asking !== undefined) {
+      this.#asking.ids.push(event.call)
+      this.#calls.set(event.call, this.#asking)
+    }
     if (event.type !== 'attempt') return
     const call = this.#calls.get(event.call)
     if (call === undefined) return
