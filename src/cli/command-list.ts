@@ -240,6 +240,8 @@ export const COMMANDS: readonly CommandSpec[] = [
         '--origin URL':
           'how browsers reach it, where a proxy does not pass on the Host header: https://ops.example.org',
         '--path PATH': 'the path that a proxy passes on, such as /locks (default /)',
+        '--history FILE':
+          'keep the history in this file, of this user alone, so that it outlives a restart; at most 8 MB and 30 days (default: in memory)',
       }),
       ...STORE,
       ...ENGINES,

@@ -7,6 +7,7 @@
  *     GET  ./app.js ./app.css …    the files of the page's folder
  *     GET  ./events                server-sent events: `Events`, by name; each with an id
  *     GET  ./history?resource=NAME `History`; ask again when `leases` says something new of that resource
+ *     GET  ./past?words=WORDS      `Past`: the history of all resources, those entries that have all of the words
  *     GET  ./runs?resource=NAME    `RunsAnswer`, where `Hello` has `runs`; 503 with why if the store cannot be read
  *     GET  ./healthz               200 while the process answers, to everybody
  *     GET  ./healthz/engines       `EnginesHealth`; 503 if an engine could not be looked through
@@ -146,13 +147,63 @@ export interface HistoryEntry {
   readonly owner: string
   readonly label: string | null
   readonly token: string
+  /** True: by locks of this process, or by this dashboard itself. False: found by comparing two looks, so up to one look late. */
+  readonly exact: boolean
 }
 
 export interface History {
   readonly resource: string
   readonly entries: readonly HistoryEntry[]
+  /** The oldest first. */
+  readonly lives: readonly LifeRow[]
+  /** What a person asks who waits for it. */
+  readonly why: readonly WhyLine[]
   /** Those in the servers' own queue, the first one first, where the engine knows them. */
   readonly line: readonly LineRow[]
+}
+
+/** The newest first. */
+export interface Past {
+  readonly entries: readonly PastRow[]
+  /** There are older ones. */
+  readonly more: boolean
+  /** Whether it outlives a restart, and if it can't be written, why. */
+  readonly kept: 'in memory' | 'in a file'
+  readonly trouble: string | null
+}
+
+export interface PastRow extends Omit<HistoryEntry, 'agoMs'> {
+  readonly resource: string
+  /** When it was noticed: ms since 1970, by the server's clock. */
+  readonly atMs: number
+}
+
+/** A lease from its beginning to its end. All times are how long ago it was. */
+export interface LifeRow {
+  readonly owner: string
+  readonly label: string | null
+  readonly token: string
+  /** Null: before anything that is known. */
+  readonly beganMs: number | null
+  readonly began: 'seen' | 'granted' | 'handed over'
+  readonly beganExact: boolean
+  /** Null: it goes on. */
+  readonly endedMs: number | null
+  readonly ended: 'released' | 'lost' | 'forced' | 'handed over' | null
+  readonly endedExact: boolean
+  /** The last renewals, and how many there were in all. */
+  readonly renewals: readonly number[]
+  readonly renewed: number
+  /** True: told by locks of this process. False: its end had moved at a look, and what happened between two looks was not seen. */
+  readonly renewalsExact: boolean
+  /** When a renewal failed, told by locks of this process. No look can see that. */
+  readonly doubts: readonly number[]
+}
+
+/** A sentence in parts: names that others chose, and commands to type, are apart from our own words. */
+export interface WhyLine {
+  readonly kind: 'fact' | 'warning' | 'next'
+  readonly said: readonly (string | { readonly name: string } | { readonly code: string })[]
 }
 
 /** A process that waits. */

@@ -4,12 +4,10 @@ import { Redis } from 'ioredis'
 import type { Page } from 'playwright-core'
 import { test } from 'vitest'
 import type { Engine } from '../../src/engine.ts'
-import { etcd } from '../../src/engines/etcd/index.ts'
-import { redlock } from '../../src/engines/redis/index.ts'
+import { redis, redlock } from '../../src/engines/redis/index.ts'
 import { createLocks, type Locks } from '../../src/locks.ts'
 import type { LeaseOptions } from '../../src/options.ts'
-import { startEtcd } from '../../harness/servers/etcd.ts'
-import { startRedisNodes } from '../../harness/servers/redis.ts'
+import { startRedis, startRedisNodes } from '../../harness/servers/redis.ts'
 import { oneBrowser } from './browser.ts'
 import { history, isLive, isTrue, row } from './page.ts'
 import { Site } from './site.ts'
@@ -49,26 +47,35 @@ test('a quorum of Redis masters, in light colours and on a phone', async () => {
   }
 })
 
-test('etcd, whose queues are known, in dark colours with the history of a resource', async () => {
-  const server = await startEtcd()
-  const cast = await Cast.gather(() => etcd(server.url))
+test('one Redis, in dark colours: why a lease is stuck, who waits, and how it lived', async () => {
+  const server = await startRedis()
+  const client = new Redis(server.url)
+  const cast = await Cast.gather(() => redis(client))
   try {
     // Three in a row, one after the other, and two who still wait.
-    const waiting = ['billing-2', 'billing-3', 'billing-4'].map((label) => cast.wait(label, 'order:1043'))
+    const waiting = ['billing-2', 'billing-3', 'billing-4'].map((label) => cast.wait(label, 'order:1041'))
     await cast.shoot(
       'dashboard-dark',
-      { colorScheme: 'dark', viewport: { width: 1180, height: 760 } },
+      { colorScheme: 'dark', viewport: { width: 1180, height: 1000 }, deviceScaleFactor: 1.2 },
       async (page) => {
-        await row(page, 'order:1043').click()
-        await cast.release('order:1043')
+        await row(page, 'order:1041').click()
+        await page.locator('.renewal').nth(1).waitFor()
+        await cast.release('order:1041')
         const next = await Promise.race(waiting)
         await isTrue('it was handed on', async () => (await history(page))[0]?.endsWith(` ${next.token}`) === true)
-        await isTrue('one waits behind it', async () => (await page.locator('#figure-waiters').textContent()) === '2')
+        await isTrue('two wait behind it', async () => (await page.locator('#figure-waiters').textContent()) === '2')
+        await page.locator('.lane:last-child .renewal').nth(1).waitFor()
+        await page.locator('#why-box summary').click()
         await page.locator('#search').fill('or')
+        // The room is for what is new.
+        await page.evaluate(
+          `document.querySelector('#details').scrollTop = document.querySelector('#why-box').offsetTop - 20`,
+        )
       },
     )
   } finally {
     await cast.leave()
+    client.disconnect()
     await server.stop()
   }
 })
@@ -124,7 +131,7 @@ class Cast {
     options: Parameters<typeof browser.visit>[1],
     act: (page: Page) => Promise<void> = async () => undefined,
   ): Promise<void> {
-    const page = await browser.visit(this.#site.url, { ...options, deviceScaleFactor: 1.5 })
+    const page = await browser.visit(this.#site.url, { deviceScaleFactor: 1.5, ...options })
     await isLive(page)
     await page.locator('#doctor').waitFor()
     await act(page)

@@ -38,7 +38,7 @@ test('each reader of a resource has a row of its own, and is released without th
     return (await history(page)).includes(`released by force ${leases[1]!.token}`)
   })
 
-  await page.getByLabel('Search').fill('shared')
+  await page.getByRole('searchbox', { name: 'Search leases' }).fill('shared')
   await row(page, 'order:42').waitFor({ state: 'detached' })
   expect(await one.count()).toBe(1)
   await leases[0]!.release()

@@ -288,5 +288,7 @@ test.each<[object, RegExp]>([
 })
 
 test.each([undefined, null, {}, 'redis://x'])('%o is no engine', (source) => {
-  expect(() => dashboard(source as never)).toThrow(/^engine: expected an engine or locks/)
+  expect(() => dashboard(source as never)).toThrow(
+    /^engine: expected (an engine, locks, or several|at least one engine)/,
+  )
 })

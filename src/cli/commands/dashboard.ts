@@ -97,6 +97,7 @@ function wordsFor(options: Options): Record<string, string> {
     writeToken: options.has('write-token-file') ? '--write-token-file' : 'RINGFENCE_DASHBOARD_WRITE_TOKEN',
     'origins[0]': '--origin',
     path: '--path',
+    history: '--history',
   }
 }
 
@@ -122,6 +123,7 @@ function optionsOf(options: Options): DashboardOptions {
     writeToken: tokenOf(options, 'write-token-file', 'RINGFENCE_DASHBOARD_WRITE_TOKEN'),
     origins: origin === undefined ? undefined : [origin],
     path: options.text('path'),
+    history: options.text('history'),
   })
 }
 

@@ -2,6 +2,7 @@ import type {
   ExtendAnswer,
   ExtendRequest,
   History,
+  Past,
   ProblemDetails,
   ReleaseAnswer,
   ReleaseRequest,
@@ -14,6 +15,10 @@ class RefusedByServer extends Error {}
 
 export function askHistory(resource: string): Promise<History> {
   return ask(address('history', { resource }))
+}
+
+export function askPast(words: string): Promise<Past> {
+  return ask(address('past', { words }))
 }
 
 export function askRuns(resource: string): Promise<RunsAnswer> {

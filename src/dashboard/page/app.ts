@@ -9,6 +9,7 @@ import { count, duration } from './format.ts'
 import { fillOrders, Grid } from './grid.ts'
 import { Health } from './health.ts'
 import { Leases } from './leases.ts'
+import { PastSearch } from './past.ts'
 import { startTheme } from './theme.ts'
 
 /** Smooth enough for bars that take seconds to move by a pixel; few enough to cost next to nothing. */
@@ -28,6 +29,7 @@ class App {
   readonly #grid: Grid
   readonly #details: Details
   readonly #ask: Ask
+  readonly #past: PastSearch
   #server: string | undefined
   #engine = ''
   #connection: FeedState | undefined
@@ -50,6 +52,10 @@ class App {
       extend: (lease) => this.#ask.extend(lease),
     })
     this.#ask = new Ask(() => this.#details.refresh())
+    this.#past = new PastSearch({
+      open: (resource) => this.#open(resource),
+      close: () => this.#closePast(),
+    })
   }
 
   start(): void {
@@ -62,6 +68,7 @@ class App {
     })
     find('holder', HTMLButtonElement).addEventListener('click', () => this.#filterBy(undefined))
     find('job', HTMLButtonElement).addEventListener('click', () => this.#openJob())
+    find('past-open', HTMLButtonElement).addEventListener('click', () => this.#openPast())
     document.addEventListener('keydown', (event) => this.#key(event))
     addEventListener('scroll', () => this.#repaint(), { passive: true })
     addEventListener('resize', () => {
@@ -219,6 +226,17 @@ class App {
     if (job !== undefined) this.#open(job, true)
   }
 
+  #openPast(): void {
+    if (this.#details.isOpen) this.#close()
+    this.#past.open(this.#search.value)
+  }
+
+  #closePast(): void {
+    this.#past.close()
+    find('past-open', HTMLButtonElement).focus()
+  }
+
+  /** The details are in front of a search of the history, which is there again when they are closed. */
   #open(key: string, isSought = false): void {
     this.#grid.opened = key
     this.#details.open(key, isSought)
@@ -228,18 +246,20 @@ class App {
   #close(): void {
     this.#grid.opened = undefined
     this.#details.close()
-    this.#focusList()
+    if (this.#past.isOpen) document.body.classList.add('with-details')
+    else this.#focusList()
     this.#repaint()
   }
 
   #key(event: KeyboardEvent): void {
     if (this.#ask.isOpen || event.ctrlKey || event.metaKey || event.altKey) return
     const searching = event.target === this.#search
-    if (event.key === '/' && !searching) this.#search.focus()
+    if (event.key === '/' && !(event.target instanceof HTMLInputElement)) this.#search.focus()
     else if (event.key === 'ArrowDown' && searching) this.#focusList()
     else if (event.key === 'Enter' && searching) this.#openJob()
     else if (event.key !== 'Escape') return
     else if (this.#details.isOpen) this.#close()
+    else if (this.#past.isOpen) this.#closePast()
     else if (searching || this.#leases.filtered) this.#clear()
     else return
     event.preventDefault()

@@ -1,11 +1,14 @@
-import type { Hello, HistoryEntry, HistoryType, LineRow } from '../protocol.ts'
+import type { Hello, HistoryEntry, LineRow } from '../protocol.ts'
 import { askHistory, reason } from './answers.ts'
 import { nowMs } from './clock.ts'
 import { bdi, element, find, setText } from './dom.ts'
 import { duration, sentence, spelt } from './format.ts'
 import { fractionLeft, type ShownLease, type Leases } from './leases.ts'
+import { Life } from './life.ts'
 import { Bar, heldText, leftText } from './row.ts'
 import { RunList } from './runs.ts'
+import { SAID } from './said.ts'
+import { Why } from './why.ts'
 
 export interface DetailActions {
   close(): void
@@ -14,15 +17,8 @@ export interface DetailActions {
   extend(lease: ShownLease): void
 }
 
-const SAID: Record<HistoryType, string> = {
-  seen: 'held when the dashboard started',
-  granted: 'granted',
-  'handed over': 'handed over',
-  released: 'released',
-  lost: 'ran out',
-  forced: 'released by force',
-  extended: 'extended from here',
-}
+/** Renewals, and how long nothing was heard, change without any news of the lease. */
+const EVERY_MS = 3_000
 
 /** One resource: who has it, for how long, what happened to it, and what may be done about it. */
 export class Details {
@@ -39,10 +35,13 @@ export class Details {
   readonly #history = find('history', HTMLElement)
   readonly #historyNote = find('history-note', HTMLElement)
   readonly #runs = new RunList()
+  readonly #why = new Why()
+  readonly #life = new Life()
   readonly #bar = new Bar()
   readonly #values: Record<'holder' | 'note' | 'kind' | 'owner' | 'token' | 'held' | 'left' | 'waiters', HTMLElement>
   #ages: (readonly [target: HTMLElement, atMs: number])[] = []
   #waits: (readonly [target: HTMLElement, sinceMs: number])[] = []
+  #dueMs = 0
   #asking = false
   #askAgain = false
   #key = ''
@@ -93,6 +92,8 @@ export class Details {
       this.#history.replaceChildren()
       this.#ages = []
       this.#showLine([])
+      this.#life.show([])
+      this.#why.show([])
       this.#root.scrollTop = 0
     }
     this.show(nowMs())
@@ -127,16 +128,20 @@ export class Details {
 
   async #ask(resource: string): Promise<void> {
     this.#asking = true
+    this.#dueMs = Infinity
     try {
-      const { entries, line } = await askHistory(resource)
+      const { entries, line, lives, why } = await askHistory(resource)
       if (resource === this.resource) {
+        this.#why.show(why)
         this.#showLine(line)
+        this.#life.show(lives)
         this.#list(entries)
       }
     } catch (error) {
       if (resource === this.resource) this.#note(sentence(`the history could not be had: ${reason(error)}`))
     }
     this.#asking = false
+    this.#dueMs = nowMs() + EVERY_MS
     if (!this.#askAgain) return
     this.#askAgain = false
     this.refresh()
@@ -207,6 +212,7 @@ export class Details {
   tick(now: number): void {
     if (this.resource === undefined) return
     this.#runs.tick(now)
+    if (now >= this.#dueMs) void this.#ask(this.resource)
     const lease = this.#leases.get(this.#key)
     if (lease !== undefined) {
       setText(this.#values.held, heldText(lease, now))

@@ -1,8 +1,10 @@
+import { given } from '../../arguments.ts'
 import type { Clock } from '../../clock.ts'
 import type { InLine, LeaseInfo } from '../../engine.ts'
 import type { LockEvent } from '../../events.ts'
 import { ownerParts } from '../../owner.ts'
-import { Histories, labelOf } from './history.ts'
+import { Histories, labelOf, mark, noMarks, type Happened, type Marks } from './history.ts'
+import { livesOf } from './lives.ts'
 import type { History, HistoryEntry, HistoryType, LeaseChanges, LeaseRow, LineRow } from '../protocol.ts'
 
 export interface KnownLease {
@@ -12,6 +14,8 @@ export interface KnownLease {
   readonly token: bigint
   /** On our monotonic clock; undefined for a lease without an end. */
   endsAtMs: number | undefined
+  /** The latest that was ever seen. */
+  latestEndMs: number | undefined
   /** As the pages know it. */
   toldEndMs: number | undefined
   ttlMs: number | undefined
@@ -21,6 +25,13 @@ export interface KnownLease {
   line: readonly InLine[]
   /** The look in which it was last seen. */
   look: number
+  /** When it was first seen, and last. */
+  readonly seenMs: number
+  lookedMs: number
+  looks: number
+  /** What is left of it was seen to become less. An engine that does not know the end gives the whole ttl each time. */
+  countsDown: boolean
+  readonly marks: Marks
 }
 
 /** All leases in a few numbers. */
@@ -58,8 +69,22 @@ export class Board {
   #look = 0
   #looksDone = 0
 
-  constructor(clock: Clock) {
+  readonly #noted: (resource: string, happened: Happened) => void
+
+  /** `noted` hears of each new entry of the history. */
+  constructor(clock: Clock, noted: (resource: string, happened: Happened) => void = () => undefined) {
     this.#clock = clock
+    this.#noted = noted
+  }
+
+  /** What a dashboard before this one has seen, the oldest first. */
+  remember(resource: string, happened: Happened): void {
+    this.#histories.add(resource, happened)
+  }
+
+  /** The history of all resources, the oldest first. */
+  past(): (readonly [resource: string, happened: Happened])[] {
+    return [...this.#histories.every()].sort(([, one], [, other]) => one.atMs - other.atMs)
   }
 
   get size(): number {
@@ -91,6 +116,7 @@ export class Board {
         owner,
         token,
         endsAtMs,
+        latestEndMs: endsAtMs,
         toldEndMs: endsAtMs,
         ttlMs: remainingMs,
         sinceMs: now - (heldMs ?? 0),
@@ -98,6 +124,11 @@ export class Board {
         waiters,
         line,
         look: this.#look,
+        seenMs: now,
+        lookedMs: now,
+        looks: 1,
+        countsDown: false,
+        marks: this.#histories.marksOf(resource, info) ?? noMarks(),
       }
       this.#rows.set(key, row)
       this.#pending.set(key, 'set')
@@ -105,6 +136,11 @@ export class Board {
       return
     }
     before.look = this.#look
+    before.lookedMs = now
+    before.looks++
+    if (before.countsDown && isRenewal(before, endsAtMs) && !before.marks.isHeard) renewedAt(before.marks, now)
+    if (endsAtMs !== undefined) before.latestEndMs = Math.max(before.latestEndMs ?? 0, endsAtMs)
+    if (remainingMs !== undefined && (before.ttlMs ?? 0) - remainingMs > JITTER_MS) before.countsDown = true
     before.endsAtMs = endsAtMs
     if (remainingMs !== undefined) before.ttlMs = Math.max(before.ttlMs ?? 0, remainingMs)
     if (before.waiters !== waiters || !isSameLine(before.line, line)) {
@@ -130,28 +166,46 @@ export class Board {
   forced(lease: LeaseInfo): void {
     const key = keyOf(lease)
     this.#ended.set(key, lease.token)
-    this.#happened(lease, 'forced', this.#clock.monotonicMs())
+    this.#happened(lease, 'forced', this.#clock.monotonicMs(), true)
     if (this.#rows.get(key)?.token === lease.token) this.#remove(key)
   }
 
   /** Someone at the dashboard has given it more time. */
   extended(lease: LeaseInfo, ttlMs: number): void {
     const now = this.#clock.monotonicMs()
-    this.#happened(lease, 'extended', now)
+    this.#happened(lease, 'extended', now, true)
     const row = this.#rows.get(keyOf(lease))
     if (row?.token !== lease.token) return
     row.endsAtMs = now + ttlMs
+    row.latestEndMs = row.endsAtMs
     row.ttlMs = Math.max(row.ttlMs ?? 0, ttlMs)
     if (this.#pending.get(row.key) !== 'set') this.#pending.set(row.key, 'end')
   }
 
   /** What locks of this process say of themselves: it is exact, and knows also what began and ended between two looks. */
   heard(event: LockEvent): void {
+    const atMs = this.#clock.monotonicMs()
+    if (event.type === 'renewed' || event.type === 'doubtful') {
+      for (const resource of event.resources) {
+        const marks = this.#marksOf(resource, event)
+        if (marks === undefined) continue
+        marks.isHeard = true
+        if (event.type === 'renewed') renewedAt(marks, atMs)
+        else mark(marks.doubts, atMs)
+      }
+      return
+    }
     if (event.type !== 'granted' && event.type !== 'released' && event.type !== 'lost') return
     const { resources, owner, token } = event
     const type = event.type === 'granted' && event.handedOver ? 'handed over' : event.type
-    const atMs = this.#clock.monotonicMs()
-    for (const resource of resources) this.#histories.add(resource, { atMs, type, owner, token })
+    for (const resource of resources) this.#happened({ resource, owner, token }, type, atMs, true)
+  }
+
+  /** Also of a lease that no look has seen yet. */
+  #marksOf(resource: string, lease: { readonly owner: string; readonly token: bigint }): Marks | undefined {
+    const row = this.#rows.get(resource) ?? this.#rows.get(`${resource}\n${lease.owner}`)
+    if (row?.owner === lease.owner && row.token === lease.token) return row.marks
+    return this.#histories.marksOf(resource, lease)
   }
 
   /** The most that was ever left of this lease. */
@@ -177,22 +231,28 @@ export class Board {
     return { leases: this.#rows.size, waiters, oldestMs, longestWaitMs }
   }
 
-  history(resource: string): History {
+  history(resource: string): Omit<History, 'why'> {
     const now = this.#clock.monotonicMs()
     const entries = this.#histories.of(resource, now)
-    for (const row of this.#rows.values()) {
+    const rows = this.of(resource)
+    for (const row of rows) {
       const { owner, token, sinceMs } = row
-      if (row.resource !== resource || entries.some((entry) => isOf(entry, row))) continue
+      if (entries.some((entry) => isOf(entry, row))) continue
       const agoMs = Math.round(now - sinceMs)
-      entries.unshift({ agoMs, type: 'seen', owner, label: labelOf(owner), token: String(token) })
+      entries.unshift({ agoMs, type: 'seen', owner, label: labelOf(owner), token: String(token), exact: false })
     }
-    return { resource, entries, line: this.#line(resource) }
+    const lives = livesOf(this.#histories.all(resource), rows, now)
+    return { resource, entries, lives, line: this.line(resource) }
+  }
+
+  /** The leases of one resource. */
+  of(resource: string): readonly KnownLease[] {
+    return [...this.#rows.values()].filter((row) => row.resource === resource)
   }
 
   /** Those who share a resource have the same line. */
-  #line(resource: string): LineRow[] {
-    const row = [...this.#rows.values()].find((one) => one.resource === resource)
-    return (row?.line ?? []).map(({ owner, since }) => {
+  line(resource: string): LineRow[] {
+    return (this.of(resource)[0]?.line ?? []).map(({ owner, since }) => {
       const waitedMs = Math.max(0, Math.round(this.#clock.wallMs() - since))
       return { owner, label: labelOf(owner), waitedMs }
     })
@@ -241,8 +301,12 @@ export class Board {
     { resource, owner, token }: Pick<KnownLease, 'resource' | 'owner' | 'token'>,
     type: HistoryType,
     atMs: number,
+    exact = false,
   ): void {
-    this.#histories.add(resource, { atMs, type, owner, token })
+    // What is told of it later, before a look has seen it, needs a place.
+    const marks = this.#marksOf(resource, { owner, token }) ?? (exact ? noMarks() : undefined)
+    const happened = { atMs, type, owner, token, exact, ...given({ marks }) }
+    if (this.#histories.add(resource, happened)) this.#noted(resource, happened)
   }
 
   #remove(key: string): void {
@@ -266,6 +330,20 @@ function shownRow(row: KnownLease, now: number): LeaseRow {
     heldExact,
     waiters: waiters ?? null,
   }
+}
+
+/**
+ * A renewal moves the end by a third of the ttl or so. An answer that we read late seems to move it, too, and the next one moves it
+ * back: by less, and not beyond the latest end that was seen.
+ */
+function isRenewal({ latestEndMs, ttlMs = 0 }: KnownLease, endsAtMs: number | undefined): boolean {
+  if (latestEndMs === undefined || endsAtMs === undefined) return false
+  return endsAtMs - latestEndMs > Math.max(JITTER_MS, ttlMs / 10)
+}
+
+function renewedAt(marks: Marks, atMs: number): void {
+  marks.renewed++
+  mark(marks.renewals, atMs)
 }
 
 function isOf(entry: HistoryEntry, { owner, token }: KnownLease): boolean {

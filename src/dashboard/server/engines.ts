@@ -3,6 +3,7 @@ import type { Engine, Finding } from '../../engine.ts'
 import type { EngineRow, EnginesHealth, Hello } from '../protocol.ts'
 import type { Audit } from './audit.ts'
 import { Forcing } from './forcing.ts'
+import { Journal } from './journal.ts'
 import type { DashboardSettings } from './options.ts'
 import { Pages } from './pages.ts'
 import { Refused } from './problem.ts'
@@ -29,6 +30,8 @@ const ASKED_MS = 150_000
 /** All engines of one dashboard. The first one is meant where none is named. */
 export class Engines {
   readonly all: readonly WatchedEngine[]
+  /** Where the history is kept, beside the memory of this process. */
+  readonly journal: Journal | undefined
   readonly #settings: DashboardSettings
   #asked: Timer | undefined
   #isAttended = false
@@ -38,8 +41,11 @@ export class Engines {
   constructor(named: readonly NamedEngine[], settings: DashboardSettings, audit: Audit) {
     const { clock, redact } = settings
     this.#settings = settings
+    const journal = settings.history === undefined ? undefined : new Journal(settings.history, clock)
+    this.journal = journal
+    const old = journal?.read() ?? []
     this.all = named.map(({ key, engine, check }) => {
-      const pages = new Pages(engine, { key, settings, check, changed: () => this.#changed() })
+      const pages = new Pages(engine, { key, settings, check, journal, old, changed: () => this.#changed() })
       const about = named.length > 1 ? { engine: key } : {}
       return { key, engine, pages, forcing: new Forcing(engine, { clock, redact, pages, audit, about }) }
     })
@@ -91,10 +97,12 @@ export class Engines {
   }
 
   async close(): Promise<void> {
+    if (this.#isClosed) return
     this.#isClosed = true
     this.#asked?.cancel()
     this.#asked = undefined
     await Promise.all(this.all.map(({ pages }) => pages.close()))
+    await this.journal?.close()
   }
 
   #changed(): void {

@@ -42,6 +42,7 @@ export class Handler {
     '': { methods: ['GET', 'HEAD'], answer: (visit) => this.#page(visit) },
     events: { methods: ['GET'], answer: (visit) => this.#events(visit) },
     history: { methods: ['GET'], answer: (visit) => this.#history(visit) },
+    past: { methods: ['GET'], answer: (visit) => this.#past(visit) },
     runs: { methods: ['GET'], answer: (visit) => this.#runs(visit) },
     healthz: { methods: ['GET', 'HEAD'], answer: () => this.#healthz(), isOpen: true },
     'healthz/engines': { methods: ['GET', 'HEAD'], answer: (visit) => this.#enginesHealth(visit) },
@@ -128,7 +129,12 @@ export class Handler {
 
   async #history({ request, url, visitor }: Visit): Promise<Response> {
     this.#assertReads(request, visitor)
-    return json(this.#meant(url).pages.board.history(nameOrRefuse(url.searchParams.get('resource'))))
+    return json(this.#meant(url).pages.history(nameOrRefuse(url.searchParams.get('resource'))))
+  }
+
+  async #past({ request, url, visitor }: Visit): Promise<Response> {
+    this.#assertReads(request, visitor)
+    return json(await this.#meant(url).pages.past(url.searchParams.get('words') ?? ''))
   }
 
   async #runs({ request, url, visitor }: Visit): Promise<Response> {

@@ -115,13 +115,21 @@ const METRICS: readonly Metric[] = [
 ]
 
 /** Everything as Prometheus reads it: the text format, version 0.0.4. */
-export function metricsText({ all }: Engines): string {
+export function metricsText({ all, journal }: Engines): string {
   const lines = METRICS.flatMap(({ name, type, help, of }) => {
     const values = all.flatMap((watched) =>
       of(watched).map(([labels, value]) => `${name}${written({ engine: watched.key, ...labels })} ${value}`),
     )
     return values.length === 0 ? [] : [`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`, ...values]
   })
+  if (journal !== undefined) {
+    const name = 'ringfence_dashboard_history_failed_writes_total'
+    lines.push(
+      `# HELP ${name} Writes to the file of the history that failed.`,
+      `# TYPE ${name} counter`,
+      `${name} ${journal.losses.failures}`,
+    )
+  }
   return `${lines.join('\n')}\n`
 }
 

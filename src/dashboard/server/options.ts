@@ -4,6 +4,7 @@ import { durationMs, shown, type Duration } from '../../duration.ts'
 import { systemRandom, type Random } from '../../random.ts'
 import type { RunStore } from '../../runs.ts'
 import type { AuditEntry } from './audit.ts'
+import type { JournalSettings } from './journal.ts'
 
 export type Role = 'none' | 'read' | 'write'
 
@@ -31,6 +32,12 @@ export interface DashboardOptions {
   streams?: number
   /** Where `once` records the runs of jobs: a guard of PostgreSQL, MariaDB, MongoDB or Redis. The page shows them. Default: none. */
   runs?: RunStore
+  /**
+   * A file that keeps the history, so that it outlives a restart. It is made for this user alone. `maxBytes`: of it and of the file
+   * beside it (FILE.1) together, 8 MB by default. `maxAge`: what is older is not shown, 30 days by default. Default: none, so that
+   * the history is in the memory of this process.
+   */
+  history?: string | { file: string; maxBytes?: number; maxAge?: Duration }
   /** Takes secrets out of messages of the engine, the store and jobs before they are shown. Logins in URLs are taken out in any case. */
   redact?: (text: string) => string
   /** For tests: another clock. Default: the system's. */
@@ -51,6 +58,7 @@ export interface DashboardSettings {
   readonly idleMs: number
   readonly streams: number
   readonly runs: RunStore | undefined
+  readonly history: JournalSettings | undefined
   readonly redact: (text: string) => string
   readonly clock: Clock
   readonly random: Random
@@ -67,6 +75,7 @@ const NAMES = [
   'whenIdle',
   'streams',
   'runs',
+  'history',
   'redact',
   'clock',
   'random',
@@ -107,10 +116,31 @@ export function dashboardSettings(options: DashboardOptions): DashboardSettings 
     idleMs: whenIdle === 'never' ? Infinity : durationMs(whenIdle, 'whenIdle', { minMs: 1000, maxMs: 86_400_000 }),
     streams,
     runs,
+    history: options.history === undefined ? undefined : journalSettings(options.history),
     redact: (text) => redact(text.replace(/\/\/[^/\s@]*@/g, '//***@')),
     clock: options.clock ?? systemClock,
     random: options.random ?? systemRandom,
   }
+}
+
+const DAY_MS = 86_400_000
+const LEAST_BYTES = 64 * 1024
+const MOST_BYTES = 1024 ** 3
+
+function journalSettings(history: NonNullable<DashboardOptions['history']>): JournalSettings {
+  const {
+    file,
+    maxBytes = 8 * 1024 ** 2,
+    maxAge = 30 * DAY_MS,
+  } = typeof history === 'string' ? { file: history } : history
+  if (typeof history === 'object') optionsOrThrow(history, ['file', 'maxBytes', 'maxAge'])
+  if (typeof file !== 'string' || file === '')
+    throw new TypeError(`history: expected the path of a file, got ${shown(file)}`)
+  if (!Number.isInteger(maxBytes) || maxBytes < LEAST_BYTES || maxBytes > MOST_BYTES)
+    throw new RangeError(
+      `history.maxBytes: expected a whole number from ${LEAST_BYTES} to ${MOST_BYTES}, got ${shown(maxBytes)}`,
+    )
+  return { file, maxBytes, maxAgeMs: durationMs(maxAge, 'history.maxAge', { minMs: 60_000, maxMs: 3650 * DAY_MS }) }
 }
 
 function tokenOrThrow(token: unknown, name: string): void {

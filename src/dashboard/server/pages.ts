@@ -4,10 +4,14 @@ import { messageOf } from '../../errors.ts'
 import { Board } from './board.ts'
 import { Chunks, GREETING, HEARTBEAT, Snapshot, type Chunk } from './chunks.ts'
 import type { DashboardSettings } from './options.ts'
-import type { Diagnosis, EngineRow, Events, FindingRow, Hello, NodeRow } from '../protocol.ts'
+import type { Diagnosis, EngineRow, Events, FindingRow, Hello, History, NodeRow, Past } from '../protocol.ts'
+import type { Journal, JournalEntry } from './journal.ts'
+import { entryOf, found } from './past.ts'
+import { Refused } from './problem.ts'
 import { Scanner } from './scanner.ts'
 import { EventStream } from './stream.ts'
 import { Upkeep } from './upkeep.ts'
+import { whyStuck } from './why.ts'
 
 /** Proxies close what is silent, often after 30 s or 60 s. */
 const BEAT_MS = 15_000
@@ -15,6 +19,9 @@ const BEAT_MS = 15_000
 const MOST_BEATS = 3_600_000 / BEAT_MS
 /** What was seen this recently is shown to a new page at once; otherwise the page waits for the look that it has caused. */
 const RECENT_MS = 15_000
+
+/** Each reads the whole file. */
+const MOST_SEARCHES = 4
 
 const SAYS: Record<FindingRow['severity'], string> = {
   critical: 'critical findings',
@@ -28,6 +35,10 @@ export interface PagesPlan {
   readonly key: string
   readonly settings: DashboardSettings
   check(): Promise<readonly Finding[]>
+  /** Where the history goes, beside the memory of this process. */
+  readonly journal: Journal | undefined
+  /** What was there before this process. */
+  readonly old: readonly JournalEntry[]
   /** A page was opened or closed, or what `row` says may have changed. */
   changed(): void
 }
@@ -52,6 +63,7 @@ export class Pages {
   #lookedMs = -Infinity
   #looks = 0
   #failedLooks = 0
+  #searches = 0
   #trouble: string | null = null
   #beat: Timer | undefined
   #isClosed = false
@@ -62,7 +74,13 @@ export class Pages {
     this.#plan = plan
     this.#settings = settings
     this.#clock = clock
-    this.board = new Board(clock)
+    const { key, journal } = plan
+    const offsetMs = (): number => clock.wallMs() - clock.monotonicMs()
+    this.board = new Board(clock, (resource, happened) => {
+      journal?.add(entryOf(key, resource, happened, offsetMs()))
+    })
+    for (const { engine: of, at, resource, token, ...rest } of plan.old)
+      if (of === key) this.board.remember(resource, { ...rest, token: BigInt(token), atMs: at - offsetMs() })
     this.#chunks = new Chunks(clock)
     this.#scanner = new Scanner(engine, this.board, {
       clock,
@@ -119,6 +137,38 @@ export class Pages {
       return { key, leases, severity, says: says.filter(Boolean).join(', ') }
     }
     return { key, leases, severity: worst, says: SAYS[worst] }
+  }
+
+  /** What happened to a resource, and why it may be stuck. */
+  history(resource: string): History {
+    const { board, nodes = [], diagnosis } = this
+    const past = board.history(resource)
+    const why = whyStuck({
+      ...past,
+      rows: board.of(resource),
+      nodes,
+      diagnosis,
+      trouble: this.#trouble,
+      nowMs: this.#clock.monotonicMs(),
+    })
+    return { ...past, why }
+  }
+
+  /** The history of all resources. */
+  async past(words: string): Promise<Past> {
+    const { key, journal } = this.#plan
+    if (this.#searches >= MOST_SEARCHES)
+      throw new Refused(503, `${this.#searches} searches are under way`, { 'retry-after': '1' })
+    this.#searches++
+    try {
+      const offsetMs = this.#clock.wallMs() - this.#clock.monotonicMs()
+      const entries =
+        (await journal?.readInTurns())?.filter(({ engine }) => engine === key) ??
+        this.board.past().map(([resource, happened]) => entryOf(key, resource, happened, offsetMs))
+      return found(entries, words, journal)
+    } finally {
+      this.#searches--
+    }
   }
 
   /** Ends with its request too: some servers abort the request where others cancel the answer's body. */

@@ -1,9 +1,13 @@
-import { writeFileSync } from 'node:fs'
+import { statSync, writeFileSync } from 'node:fs'
 import { request } from 'node:http'
+import { Redis } from 'ioredis'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { EXIT } from '../../../src/cli/exit-codes.ts'
+import type { Past } from '../../../src/dashboard/protocol.ts'
+import { redis } from '../../../src/engines/redis/index.ts'
+import { createLocks } from '../../../src/index.ts'
 import { Viewer } from '../../dashboard/viewer.ts'
-import { Home } from '../../../harness/command.ts'
+import { Home, type Command } from '../../../harness/command.ts'
 import { startRedis, type RedisServer } from '../../../harness/servers/redis.ts'
 import { until } from '../../../harness/until.ts'
 
@@ -149,7 +153,63 @@ test('several engines are in one page, each by its name', async () => {
   withoutSecrets(stdout + stderr)
 })
 
+async function found(at: string, words: string): Promise<Past> {
+  return (await (await fetch(`${at}past?words=${words}`)).json()) as Past
+}
+
+test('a history in a file outlives a restart; a disk that is full in the middle of a line stops neither the page nor the search', async () => {
+  const file = home.file('history')
+  const client = new Redis(url)
+  const locks = createLocks(redis(client), { label: 'ada', renew: false, ttl: '5m' })
+  const start = async (under: readonly string[] = []): Promise<{ at: string; command: Command }> => {
+    const command = home.start(['dashboard', '--listen', '0', '--history', file], {
+      env: { RINGFENCE_URL: url },
+      under,
+    })
+    return { command, at: await command.printed(/is at (\S+)\n/) }
+  }
+  // As far as the process can tell, there is no room for more than this many bytes: a write is cut short, and the next one fails.
+  const full = await start(['prlimit', '--fsize=2000', '--'])
+  const viewer = new Viewer(await fetch(`${full.at}events`))
+  await until(() => viewer.hasSnapshot, { what: 'a first look' })
+  for (let order = 0; order < 30; order++) await locks.acquire(`order:${order}`)
+  await until(() => viewer.rows.size >= 30, { what: 'all are seen' })
+  const failing = await until(
+    async () => {
+      const past = await found(full.at, 'order')
+      return past.trouble === null ? undefined : past
+    },
+    { what: 'the disk is full' },
+  )
+  expect(failing.entries).toHaveLength(30)
+  expect(await (await fetch(`${full.at}metrics`)).text()).toMatch(
+    /^ringfence_dashboard_history_failed_writes_total [1-9]/m,
+  )
+  await viewer[Symbol.asyncDispose]()
+  full.command.signal('SIGKILL')
+  await full.command.ended
+  expect(statSync(file).size).toBe(2000)
+
+  const roomy = await start()
+  const before = (await found(roomy.at, 'order')).entries
+  expect(before.length).toBeGreaterThan(3)
+  expect(before.length).toBeLessThan(30)
+  const again = new Viewer(await fetch(`${roomy.at}events`))
+  await until(() => again.hasSnapshot, { what: 'a first look' })
+  const next = await locks.acquire('mail')
+  await again.sees('mail')
+  expect(await found(roomy.at, `mail%20${next.token}`)).toMatchObject({ entries: [{ label: 'ada' }], trouble: null })
+  expect((await found(roomy.at, 'order')).entries).toEqual(before)
+  await again[Symbol.asyncDispose]()
+  roomy.command.signal('SIGTERM')
+  expect(await roomy.command.ended).toMatchObject({ code: 0, stderr: '' })
+  await locks.close()
+  client.disconnect()
+})
+
 test.each([
+  [['--history', '/dev/null'], /--history: expected a file of this user alone, but \/dev\/null is no regular file/],
+  [['--history', '/nowhere/history'], /--history: .* can't be opened: ENOENT/],
   [['--engine', 'a=file:x', '--engine', 'a=file:y'], /--engine: two are called a/],
   [['--engine', 'a=nothing://x', '--engine', 'file:y'], /--engine: expected a URL with one of/],
   [['--listen', '0.0.0.0:0'], /without a token only this machine may look, but 0\.0\.0\.0 is open to others/],
