@@ -73,7 +73,12 @@ export function sentinelSubscriber(sentinel: NodeRedisSentinel, clock: Clock, ra
           () => copy.on('topology-change', () => events.down()),
           () => undefined,
         )
-        return { ...connection, prove: () => proofOfSentinel(copy) }
+        let isClosed = false
+        const close = (): void => {
+          isClosed = true
+          connection.close()
+        }
+        return { ...connection, prove: () => proofOfSentinel(copy, () => isClosed), close }
       },
     },
     clock,
@@ -85,9 +90,13 @@ export function sentinelSubscriber(sentinel: NodeRedisSentinel, clock: Clock, ra
 const PROOF_CHANNEL = 'ringfence:freed:proof'
 const ignored = (): void => undefined
 
-/** A sentinel client subscribes on a connection that no other command reaches: a channel is subscribed and left again. */
-async function proofOfSentinel(copy: NodeRedisCopy): Promise<void> {
+/**
+ * A sentinel client subscribes on a connection that no other command reaches: a channel is subscribed and left again. Not when it is
+ * closed by then: it would open another connection for that.
+ */
+async function proofOfSentinel(copy: NodeRedisCopy, isClosed: () => boolean): Promise<void> {
   await copy.subscribe(PROOF_CHANNEL, ignored)
+  if (isClosed()) return
   await copy.unsubscribe(PROOF_CHANNEL, ignored)
 }
 

@@ -53,6 +53,8 @@ export class WatchedConnection {
   /** Resolves when the server has confirmed it. */
   async subscribe(channel: string): Promise<void> {
     await this.#answered(this.#connection.ready, ANSWER_MS)
+    // A sentinel client of node-redis that is closed would open another connection for it, which nobody closes.
+    if (!this.#isOpen) throw new Error(LOST)
     await this.#answered(this.#connection.subscribe(channel), ANSWER_MS)
     if (!this.#isOpen) throw new Error(LOST)
   }
