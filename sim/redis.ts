@@ -143,6 +143,8 @@ export class Redis {
         const on = persistence === 'none' ? 'no' : 'yes'
         return ['appendonly', on, 'appendfsync', fsync, 'no-appendfsync-on-rewrite', 'no']
       }
+      case 'ACL':
+        return 'default'
       case 'PING':
         return 'PONG'
       case 'FLUSHALL':

@@ -53,6 +53,8 @@ afterAll(async () => {
   removeFolder(folder)
 })
 
+const isRewritten = (info: string): boolean => /aof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0/.test(info)
+
 /** What the doctor warns of. */
 async function unfit(locks: Locks): Promise<string[]> {
   const serious = (await locks.check()).filter(({ severity }) => severity === 'critical' || severity === 'warning')
@@ -116,6 +118,28 @@ test.each([
   await server.restart()
   expect(await client.mget('plain', 'lock')).toEqual(['kept', kept])
   client.disconnect()
+})
+
+test('nodes whose user default has no rights are not believed to have kept a lease, and the doctor says why', async () => {
+  const users = userFile('user default off\nuser ops on >any ~* &* +@all\n')
+  await using nodes = await startRedisNodes(3, { durable: true, args: ['--aclfile', users] })
+  const clients = nodes.nodes.map(({ host, port }) => new Redis(`redis://ops:any@${host}:${port}`))
+  for (const client of clients) client.on('error', () => undefined)
+  const [one, two] = [createLocks(redlock(clients)), createLocks(redlock(clients))]
+  await (await one.acquire('warm-up')).release()
+  for (const client of clients) await client.call('BGREWRITEAOF')
+  await until(async () => (await Promise.all(clients.map((client) => client.info('persistence')))).every(isRewritten), {
+    what: 'the files are rewritten',
+  })
+  await one.acquire('order', { ttl: '60s', renew: false })
+  for (const node of nodes.nodes) await node.restart()
+  expect(await clients[0]!.exists('order', 'ringfence:stamp')).toBe(1)
+  await expect(two.tryAcquire('order')).rejects.toThrow('may have forgotten leases')
+  expect(await unfit(two)).toContainEqual(
+    expect.stringMatching(/^redis\/persistence: .* But the user default has no right to write\.$/),
+  )
+  await Promise.all([one.close(), two.close()])
+  for (const client of clients) client.disconnect()
 })
 
 test('the commands of the page about a stuck lock do what it says', async () => {

@@ -1,5 +1,6 @@
 import type { Finding } from '../../../engine.ts'
 import { sentence, type Findings } from '../../shared/findings.ts'
+import { replaysAll } from '../voters/replay.ts'
 import type { CheckedServer, ServerReply } from './server.ts'
 
 /** What a server says about itself, in one place. Undefined where it does not say. */
@@ -10,7 +11,11 @@ export class ServerFacts {
   readonly infoRefused: string | undefined
   readonly configRefused: string | undefined
 
-  constructor(info: ServerReply, settings: readonly ServerReply[]) {
+  /** Whether all that is written is there after a restart, as far as the rights of the user `default` go; undefined if we may not ask. */
+  readonly replaysAll: boolean | undefined
+
+  constructor(info: ServerReply, settings: readonly ServerReply[], replays: boolean | undefined = true) {
+    this.replaysAll = replays
     const text = info.kind === 'reply' && typeof info.value === 'string' ? info.value : undefined
     this.#info = text === undefined ? undefined : parsed(text)
     this.infoRefused = text === undefined ? refusal(info) : undefined
@@ -45,7 +50,12 @@ export async function factsOf(server: CheckedServer): Promise<ServerFacts> {
     server.ask('INFO'),
     ...patterns.map((pattern) => server.ask('CONFIG', 'GET', pattern)),
   ])
-  return new ServerFacts(info, settings)
+  const replays = await replaysAll(async (command) => {
+    const reply = await server.ask(...command)
+    if (reply.kind === 'error') throw new Error(reply.message)
+    return reply.value
+  })
+  return new ServerFacts(info, settings, replays)
 }
 
 export interface Replica {

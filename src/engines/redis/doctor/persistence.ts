@@ -34,8 +34,23 @@ function memoryLoss(report: Findings, facts: ServerFacts, plan: RedisCheckPlan):
     const what = unknown(report, id, `how often it writes to disk (${settings})`, facts.configRefused, '+config|get')
     return { ...what, meaning: `With appendfsync always it forgets nothing, otherwise its last second.${sitsOut}` }
   }
+  if (keeps.kind === 'all' && facts.replaysAll === false) {
+    return report.critical(
+      id,
+      `${found} But the user default has no right to write.`,
+      'A server that starts replays its file as that user. Redis 7 and Valkey 8 then leave out what scripts have written: the leases and their ' +
+        'counters are forgotten, without an error.',
+      'Switch default off and leave it its rights: ACL SETUSER default off ~* &* +@all, and ACL SAVE. Nobody can log in as a user that is off.',
+    )
+  }
   if (keeps.kind === 'all') {
-    const waits = quorum && plan.restart === 'strict' ? " With restart: 'strict' it sits out nevertheless." : ''
+    const asks = facts.replaysAll === undefined && quorum && plan.restart === 'auto'
+    const waits =
+      quorum && plan.restart === 'strict'
+        ? " With restart: 'strict' it sits out nevertheless."
+        : asks
+          ? ' It sits out nevertheless: this user may not ask for the rights of the user default (+acl|whoami +acl|dryrun).'
+          : ''
     return report.ok(id, found, `A restart forgets no lease and no fencing counter.${waits}`)
   }
   if (keeps.kind === 'all but during rewrites') {

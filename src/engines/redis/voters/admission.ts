@@ -1,6 +1,7 @@
 import type { Random } from '../../../random.ts'
 import type { RedisClient } from '../client.ts'
 import { STAMP_KEY } from '../keys.ts'
+import { replaysAll } from './replay.ts'
 import { epochScript, type Script } from '../scripts.ts'
 import { LEAST_SIT_OUT_MS, UPTIME_GRAIN_MS, type WhyOut } from './standing.ts'
 import {
@@ -173,7 +174,8 @@ export class Admission {
     const reply = await this.#run(['CONFIG', 'GET', '*append*']).catch(() => undefined)
     if (!Array.isArray(reply)) return false
     const is = (name: string, value: string): boolean => reply[reply.indexOf(name) + 1] === value
-    return is('appendonly', 'yes') && is('appendfsync', 'always') && is('no-appendfsync-on-rewrite', 'no')
+    const isWritten = is('appendonly', 'yes') && is('appendfsync', 'always') && is('no-appendfsync-on-rewrite', 'no')
+    return isWritten && (await replaysAll((command) => this.#run(command))) === true
   }
 
   async #load(run: string): Promise<Admitted> {
