@@ -462,6 +462,10 @@ describe('what is left', () => {
     expect(verdictOf('no leaks', history(closed))).toMatchObject({ verdict: 'false' })
     const storm = Array.from({ length: 4001 }, (_, at): HistoryEvent => ({ ...release, at: 3000 + at / 10 }))
     expect(verdictOf('no busy loop', history(...storm))).toMatchObject({ verdict: 'false' })
+    const renewals = (again: boolean): HistoryEvent[] =>
+      storm.slice(0, 201).map((event) => ({ ...event, kind: 'send', what: 'extend', again }) as HistoryEvent)
+    expect(verdict('no busy loop', ...renewals(false))).toBe('false')
+    expect(verdict('no busy loop', ...renewals(true))).toBe('true')
     expect(check(history()).filter(({ verdict }) => verdict === 'false')).toEqual([])
   })
 })
