@@ -123,7 +123,7 @@ export const UNSAFE: readonly Mutation[] = [
     'own',
     'seeds',
     SCRIPTS,
-    "${raise('ARGV[5]')}end",
+    "${raise('ARGV[6]')}end",
     "  return redis.call('get', KEYS[2])\nend",
   ),
   mutation(
