@@ -139,8 +139,7 @@ export class Redis {
         return this.#script(args)
       case 'CONFIG': {
         const { persistence } = this.settings
-        const fsync = persistence === 'none' ? 'everysec' : persistence
-        const on = persistence === 'none' ? 'no' : 'yes'
+        const [on, fsync] = persistence === 'none' ? ['no', 'everysec'] : ['yes', persistence]
         return ['appendonly', on, 'appendfsync', fsync, 'no-appendfsync-on-rewrite', 'no']
       }
       case 'ACL':
