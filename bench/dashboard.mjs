@@ -7,9 +7,9 @@ import { createServer, get } from 'node:http'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Redis } from 'ioredis'
-import { dashboard } from '../dist/dashboard/index.js'
-import { redis } from '../dist/engines/redis/index.js'
-import { createLocks } from '../dist/index.js'
+import { dashboard } from '../dist/dashboard/index.cjs'
+import { redis } from '../dist/engines/redis/index.cjs'
+import { createLocks } from '../dist/index.cjs'
 import { startServers, stopServers } from './servers.mjs'
 
 const [PAGES = 200, LEASES = 10_000, SECONDS = 30] = process.argv.slice(2).map(Number)

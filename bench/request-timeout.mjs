@@ -3,8 +3,8 @@
 // on beside it, a short time-out counts servers as failed that are only late. Nothing is kept in a file.
 import { loadavg } from 'node:os'
 import { Redis } from 'ioredis'
-import { createLocks } from '../dist/index.js'
-import { redlock } from '../dist/engines/redis/index.js'
+import { createLocks } from '../dist/index.cjs'
+import { redlock } from '../dist/engines/redis/index.cjs'
 import { startServers, stopServers } from './servers.mjs'
 
 const SECTIONS = Number(process.argv[2] ?? 2000)

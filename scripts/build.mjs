@@ -1,6 +1,7 @@
 // Bundles the JavaScript of the entry points of package.json and of the command into dist/. tsc writes the types beside it.
 // Why, and why like this: docs/decisions/0013-bundled-by-rolldown.md.
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { fileURLToPath } from 'node:url'
 import { rolldown } from 'rolldown'
 
@@ -21,7 +22,7 @@ const LIBRARY = {
 const ENTRIES = {
   ...LIBRARY,
   'redis-client': /^engines\/redis\/(drivers\/|(client|pieces|slot|keys)\.ts)/,
-  'redis-engine': /^engines\/redis\/(?!index\.ts)/,
+  redis: /^engines\/redis\//,
 }
 const COMMAND = {
   ...LIBRARY,
@@ -32,32 +33,83 @@ const COMMAND = {
   'sql-client': /^engines\/(postgres\/(statements|errors|drivers\/[\w-]+)|mariadb\/(errors|client))\.ts$/,
 }
 
-/** What rolldown adds for modules that are not like ours. All files would load it, and none uses it. */
+/** What rolldown adds for modules that are not like ours. It writes the file also where nothing needs it. */
 const RUNTIME = 'rolldown-runtime'
 const withoutRuntime = {
   name: 'without-runtime',
   generateBundle(_options, files) {
-    const runtime = Object.values(files).find(({ name }) => name === RUNTIME)
-    if (runtime === undefined) return
-    if (runtime.exports.length > 0) throw new Error(`${runtime.fileName} is used: ${runtime.exports.join(', ')}`)
-    for (const file of Object.values(files)) {
-      // The line stays, for the source map.
-      if (file.type === 'chunk') file.code = file.code.replace(/^import "[./]+(chunks\/)?rolldown-runtime\.js";$/m, '')
-    }
-    delete files[runtime.fileName]
-    delete files[`${runtime.fileName}.map`]
+    const written = Object.values(files)
+    const user = written.find(({ type, imports }) => type === 'chunk' && imports.some((name) => name.includes(RUNTIME)))
+    if (user !== undefined) throw new Error(`${user.fileName} needs ${RUNTIME}`)
+    for (const { fileName } of written.filter(({ fileName }) => fileName.includes(RUNTIME))) delete files[fileName]
   },
 }
 
-const entries = Object.values(manifest.exports).flatMap((target) => target.default ?? [])
-await bundle(entries, { chunks: ENTRIES, format: 'esm', extension: 'js', folder: 'dist' })
-// CommonJS, because Node loads that faster, and a command is imported by nobody.
-const command = { chunks: COMMAND, format: 'cjs', extension: 'cjs', folder: 'dist/cli' }
+/** Values, not getters: none of them changes, and a chunk has many. */
+const plainExports = {
+  name: 'plain-exports',
+  generateBundle(_options, files) {
+    const getter =
+      /Object\.defineProperty\(exports, "([\w$]+)", \{\s+enumerable: true,\s+get: function \(\) \{\s+return ([\w$]+);\s+\}\s+\}\);/g
+    for (const file of Object.values(files)) {
+      if (file.type === 'chunk') file.code = file.code.replace(getter, 'exports.$1 = $2;')
+    }
+  },
+}
+
+const entries = Object.values(manifest.exports).flatMap((target) => target.default ?? target.require?.default ?? [])
+const files = await bundle(entries, { chunks: ENTRIES, folder: 'dist', entryFileNames: codeFile })
+renameTypes()
+for (const file of files.filter(({ isEntry }) => isEntry)) writeEntry(file)
+// Apart from the library: nobody imports a command, and it is to have few files.
+const command = { chunks: COMMAND, folder: 'dist/cli', entryFileNames: '[name].cjs' }
 await bundle([manifest.bin.ringfence], { ...command, sourcemapExcludeSources: true })
 
-async function bundle(targets, { chunks, extension, folder, ...output }) {
+/** Where the code of an entry point is: that of `engines/redis/index.ts` in `chunks/redis.cjs`. That of `index.ts` is the core. */
+function codeFile({ name, moduleIds }) {
+  return moduleIds.length === 0
+    ? '[name].cjs'
+    : `chunks/${name
+        .replace(/\/index$/, '')
+        .split('/')
+        .at(-1)}.cjs`
+}
+
+/** For an `import`, Node 20 searches all of a CommonJS file for the names that it exports; for 170 kB that takes 50 ms. So it gets a small one. */
+function writeEntry({ name, fileName, exports }) {
+  if (fileName === `${name}.cjs`) return
+  const code = `${'../'.repeat(name.split('/').length - 1)}${fileName}`
+  const lines = exports.toSorted().map((exported) => `exports.${exported} = code.${exported};`)
+  if (exports.includes('default')) lines.unshift('Object.defineProperty(exports, "__esModule", { value: true });')
+  const text = ['"use strict";', `const code = require("${code}");`, ...lines, '']
+  writeFileSync(`${ROOT}dist/${name}.cjs`, text.join('\n'))
+  if (exports.includes('default')) writeModule(`${ROOT}dist/${name}`)
+}
+
+/** For modules, the default export of CommonJS is all of it. So this entry point needs a module that exports the class by its name. */
+function writeModule(path) {
+  const { default: value, ...named } = createRequire(import.meta.url)(`${path}.cjs`)
+  const same = Object.keys(named).find((name) => named[name] === value)
+  if (same === undefined) throw new Error(`${path}.cjs exports its default under no other name`)
+  const from = `from './${path.split('/').at(-1)}.cjs'`
+  writeFileSync(`${path}.js`, `export { ${Object.keys(named).join(', ')}, ${same} as default } ${from}\n`)
+  writeFileSync(`${path}.d.ts`, `export * ${from}\nexport { ${same} as default } ${from}\n`)
+}
+
+/** tsc writes the types of ES modules, because that is what the sources are. */
+function renameTypes() {
+  const written = readdirSync(`${ROOT}dist`, { recursive: true, encoding: 'utf8' })
+  for (const file of written.filter((name) => name.endsWith('.d.ts'))) {
+    const text = readFileSync(`${ROOT}dist/${file}`, 'utf8')
+    const renamed = text.replace(/(?<=(from |import\()'\.[^']*)\.ts(?=')/g, '.cjs')
+    writeFileSync(`${ROOT}dist/${file.replace(/ts$/, 'cts')}`, renamed)
+    rmSync(`${ROOT}dist/${file}`)
+  }
+}
+
+async function bundle(targets, { chunks, folder, ...output }) {
   const from = `${SRC}${folder.replace(/^dist\/?/, '')}`.replace(/\/?$/, '/')
-  const names = targets.map((target) => target.slice(`./${folder}/`.length).replace(/\.c?js$/, ''))
+  const names = targets.map((target) => target.slice(`./${folder}/`.length).replace(/\.cjs$/, ''))
   const made = await rolldown({
     input: Object.fromEntries(names.map((name) => [name, `${from}${name}.ts`])),
     platform: 'node',
@@ -66,25 +118,28 @@ async function bundle(targets, { chunks, extension, folder, ...output }) {
     // Nothing is left out: what only checks, as `decodeURIComponent` in a `try`, is taken for something without effect.
     treeshake: false,
     transform: { target: 'node20.19' },
-    plugins: [withoutRuntime],
+    plugins: [withoutRuntime, plainExports],
     onLog(level, { message }) {
       throw new Error(`${level}: ${message}`)
     },
   })
-  await made.write({
+  const { output: files } = await made.write({
     ...output,
+    format: 'cjs',
+    strict: true,
+    exports: 'named',
     dir: `${ROOT}${folder}`,
     sourcemap: true,
     // Stack traces are for people.
     minify: false,
     minifyInternalExports: false,
     comments: { jsdoc: false },
-    entryFileNames: `[name].${extension}`,
-    chunkFileNames: (chunk) => `${nameOf(chunk, chunks, from)}.${extension}`,
+    chunkFileNames: (chunk) => `${nameOf(chunk, chunks, from)}.cjs`,
     codeSplitting: {
       groups: Object.entries(chunks).map(([name, pattern]) => ({ name, test: (id) => pattern.test(inSources(id)) })),
     },
   })
+  return files
 }
 
 function inSources(id) {

@@ -63,7 +63,7 @@ function fromDeclarations<T>(
   try {
     emitDeclarations(root, folder)
     const entries = Object.entries(packageExports(root)).flatMap(([path, target]) =>
-      typeof target === 'string' ? [] : [{ path, file: join(folder, target.types.replace('./dist/', '')) }],
+      typeof target === 'string' ? [] : [{ path, file: join(folder, sourceOf(target)) }],
     )
     return use(entries, folder)
   } finally {
@@ -75,7 +75,16 @@ function specifierOf(path: string): string {
   return path === '.' ? 'ringfence' : `ringfence/${path.slice(2)}`
 }
 
-function packageExports(root: string): Record<string, string | { types: string }> {
+interface Target {
+  readonly types: string
+}
+
+function sourceOf(target: Target | { readonly require: Target }): string {
+  const { types } = 'require' in target ? target.require : target
+  return types.replace('./dist/', '').replace(/cts$/, 'ts')
+}
+
+function packageExports(root: string): Record<string, string | Target | { readonly require: Target }> {
   const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { exports: Record<string, never> }
   return manifest.exports
 }

@@ -1,7 +1,8 @@
 import { execFile } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import path from 'node:path'
-import { fileURLToPath, pathToFileURL } from 'node:url'
+import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createFolder, removeFolder } from '../../harness/temporary-folder.ts'
@@ -25,7 +26,7 @@ const npm = (cwd: string, ...args: string[]): Promise<string> => run(cwd, 'npm',
 
 const manifest = JSON.parse(readFileSync(path.join(ROOT, 'package.json'), 'utf8')) as {
   version: string
-  exports: object
+  exports: Record<string, string | { default: string; require?: undefined } | { require: { default: string } }>
 }
 const tarball = path.join(clone, `ringfence-${manifest.version}.tgz`)
 
@@ -64,42 +65,33 @@ const dist = path.join(project, 'node_modules/ringfence/dist')
 
 /** The files of dist/ that Node loads for an import of these modules, and the modules of Node that they name. */
 async function loadedFor(...names: string[]): Promise<{ files: string[]; builtIn: string[]; bytes: number }> {
-  const hook = path.join(folder, 'print-urls.mjs')
-  writeFileSync(
-    hook,
-    `import { writeSync } from 'node:fs'
-    export async function load(url, context, next) {
-      writeSync(1, url + '\\n')
-      return next(url, context)
-    }`,
-  )
-  const register = `import { register } from 'node:module'\nregister('${pathToFileURL(hook).href}')`
   const imports = names.map((name) => `await import('${name}')`).join('\n')
-  const urls = (await script(`${register}\n${imports}`)).trim().split('\n')
-  const files = urls
-    .filter((url) => url.startsWith('file:'))
-    .map((url) => path.relative(dist, fileURLToPath(url)))
-    .filter((file) => !file.startsWith('..'))
-  const bytes = files.map((file) => statSync(path.join(dist, file)).size).reduce((sum, size) => sum + size, 0)
-  return { files: files.sort(), builtIn: urls.filter((url) => url.startsWith('node:')).sort(), bytes }
+  const print = 'console.log(Object.keys(createRequire(import.meta.url).cache).join("\\n"))'
+  const loaded = (await script(`import { createRequire } from 'node:module'\n${imports}\n${print}`)).trim().split('\n')
+  const own = loaded.filter((file) => file.startsWith(dist))
+  const code = own.map((file) => readFileSync(file, 'utf8')).join('\n')
+  const builtIn = new Set([...code.matchAll(/^let \w+ = require\("(node:[\w/]+)"\);$/gm)].map(([, name]) => name!))
+  const files = own.map((file) => path.relative(dist, file))
+  return { files: files.sort(), builtIn: [...builtIn].sort(), bytes: code.length }
 }
 
 test('ringfence and ringfence/redis are five files, and load little of Node', async () => {
   const { files, builtIn, bytes } = await loadedFor('ringfence', 'ringfence/redis')
-  const chunks = ['core', 'redis-client', 'redis-engine'].map((name) => `chunks/${name}.js`)
-  expect(files).toEqual([...chunks, 'engines/redis/index.js', 'index.js'])
+  const chunks = ['chunks/core.cjs', 'chunks/redis-client.cjs', 'chunks/redis.cjs']
+  expect(files).toEqual([...chunks, 'engines/redis/index.cjs', 'index.cjs'])
   expect(builtIn).toEqual(['node:async_hooks', 'node:crypto', 'node:events', 'node:os'])
-  expect(bytes).toBeLessThan(360_000)
+  expect(bytes).toBeLessThan(370_000)
 })
 
-test.each(modules)('%s is a few files: its own, and chunks', async (name) => {
+test.each(modules)('%s is a few files: a small one of its own, and chunks', async (name) => {
   const { files } = await loadedFor(name)
   const [own, ...others] = files.filter((file) => !file.startsWith('chunks/'))
-  expect(own).toMatch(/^((engines\/)?\w+\/)?(index|memory)\.js$/)
-  // The engine for tests is made of the memory engine, which is an entry point itself.
-  expect(others).toEqual(name === 'ringfence/testing' ? ['testing/index.js'] : [])
+  expect(own).toMatch(/^((engines\/)?\w+\/)?(index|memory)\.cjs$/)
+  expect(others).toEqual([])
+  // Node 20 reads all of it, slowly, to find the exported names.
+  expect(statSync(path.join(dist, own!)).size).toBeLessThan(2000)
   // The guards know five stores.
-  expect(files.length).toBeLessThanOrEqual(name === 'ringfence/guard' ? 8 : 4)
+  expect(files.length).toBeLessThanOrEqual(name === 'ringfence/guard' ? 9 : 5)
 })
 
 test('run on the embedded engine is six files of ours, and a question for the version four', async () => {
@@ -137,6 +129,83 @@ test('an error is the same class for all entry points', async () => {
   expect(found).toBe('true ringfence ringfence/guard\n')
 })
 
+test('required and imported, an entry point is the same: its names, its classes, and what it remembers', async () => {
+  const shown = await script(`
+    import assert from 'node:assert'
+    import { createRequire } from 'node:module'
+    const require = createRequire(import.meta.url)
+    for (const name of ${JSON.stringify(modules)}) {
+      const { default: whole, 'module.exports': same, ...names } = await import(name)
+      const { default: main, ...required } = require(name)
+      assert.deepEqual(Object.entries(names).sort(), Object.entries(required).sort())
+      assert.equal(whole, main ?? require(name))
+    }
+    const imported = await import('ringfence')
+    const required = require('ringfence')
+    const { memory } = await import('ringfence/memory')
+    const locks = imported.createLocks(memory())
+    await locks.using('x', { reentrant: true }, async (outer) => {
+      // Who is inside of whom is known to the core, and there is one of it.
+      const inner = await locks.acquire('x', { reentrant: true })
+      assert.equal(inner.token, outer.token)
+      await inner.release()
+      await assert.rejects(locks.acquire('x', { wait: 0 }), required.HeldError)
+    })
+    await locks.close()
+    // So is which engines have locks.
+    const engine = require('ringfence/memory').memory()
+    await imported.createLocks(engine).close()
+    assert.throws(() => required.createLocks(engine), /given to createLocks before/)
+    console.log('same')
+  `)
+  expect(shown).toBe('same\n')
+})
+
+test('where Node does not load ES modules by require, every entry point can be required', async () => {
+  const text = `for (const name of ${JSON.stringify(modules)}) require(name)\nconsole.log('all')`
+  expect(await run(project, process.execPath, '--no-experimental-require-module', '-e', text)).toBe('all\n')
+})
+
+test('Jest runs a test of code that requires ringfence, with a file and in memory', async () => {
+  const own = path.join(project, 'jest')
+  mkdirSync(own)
+  writeFileSync(path.join(own, 'package.json'), '{ "type": "commonjs" }')
+  writeFileSync(
+    path.join(own, 'locks.test.js'),
+    `const { createLocks, HeldError } = require('ringfence')
+    const { file } = require('ringfence/file')
+    const { testLocks } = require('ringfence/testing')
+    test('held in a file', async () => {
+      const locks = createLocks(file(__dirname + '/locks.db'))
+      await locks.using('x', async (lease) => {
+        expect(lease.signal).toBeInstanceOf(AbortSignal)
+        await expect(locks.acquire('x', { wait: 0 })).rejects.toThrow(HeldError)
+      })
+      await locks.close()
+    })
+    test('held in memory, by a clock of the test', async () => {
+      const { locks } = testLocks()
+      const lease = await locks.acquire('x')
+      expect(lease.token).toBe(1n)
+      await locks.close()
+    })
+    test('every entry point', () => {
+      for (const name of ${JSON.stringify(modules)}) expect(Object.keys(require(name))).not.toEqual([])
+      expect(() => createLocks(1)).toThrow(TypeError)
+    })`,
+  )
+  const jest = path.join(ROOT, 'node_modules/jest/bin/jest.js')
+  const args = [jest, '--rootDir', own, '--runInBand', '--no-watchman', '--no-cache', '--json']
+  const result = JSON.parse(await run(own, process.execPath, ...args)) as { numPassedTests: number }
+  expect(result.numPassedTests).toBe(3)
+})
+
+const entries = new Set(
+  Object.values(manifest.exports).flatMap((target) =>
+    typeof target === 'string' ? [] : [path.relative('dist', target.default)],
+  ),
+)
+
 interface SourceMap {
   readonly sources: readonly string[]
   readonly sourcesContent?: readonly string[]
@@ -144,8 +213,8 @@ interface SourceMap {
 
 test('a source map leads from every file to the sources, which are in it for those who import the package', () => {
   const files = readdirSync(dist, { recursive: true, encoding: 'utf8' })
-  // The page is for browsers, and a file of nothing but exports has nothing to lead from.
-  const built = files.filter((file) => /\.c?js$/.test(file) && !file.startsWith('dashboard/p') && file !== 'index.js')
+  // What package.json names has nothing but exports, and so nothing to lead from.
+  const built = files.filter((file) => file.endsWith('.cjs') && !entries.has(file))
   const sources = new Set<string>()
   for (const file of built) {
     expect(readFileSync(path.join(dist, file), 'utf8')).toContain(`//# sourceMappingURL=${path.basename(file)}.map`)
@@ -167,7 +236,17 @@ test('with source maps, a stack trace names the sources', async () => {
   expect(await run(project, process.execPath, ...args, text)).toMatch(/src\/locks\.ts:\d+:\d+/)
 })
 
-test('TypeScript finds the types of every entry point', async () => {
+/** The compiler of attw: `node10` is not in TypeScript 7 any more. */
+const OLDER = createRequire(createRequire(import.meta.url).resolve('@arethetypeswrong/core')).resolve(
+  'typescript/bin/tsc',
+)
+const NEWEST = path.join(ROOT, 'node_modules/typescript/bin/tsc')
+
+test.each([
+  ['TypeScript 7, nodenext', NEWEST, ['types.mts', 'types.cts'], ['--module', 'nodenext']],
+  ['TypeScript 5, node16', OLDER, ['types.mts', 'types.cts'], ['--module', 'node16']],
+  ['TypeScript 5, node10', OLDER, ['types.ts'], ['--module', 'commonjs', '--moduleResolution', 'node10']],
+])('%s finds the types of every entry point', async (_what, compiler, files, options) => {
   const imports = modules.map((name, index) => `import * as m${index} from '${name}'`)
   const use = `import { createLocks, type Locks } from 'ringfence'
     import { memory } from 'ringfence/memory'
@@ -175,10 +254,11 @@ test('TypeScript finds the types of every entry point', async () => {
     // @ts-expect-error: an engine is an object
     createLocks(1)
     export const all = [${modules.map((_name, index) => `m${index}`).join(', ')}]`
-  writeFileSync(path.join(project, 'types.ts'), `${imports.join('\n')}\n${use}\n`)
-  const options = ['--noEmit', '--strict', '--skipLibCheck', '--module', 'nodenext', '--target', 'es2022']
+  for (const file of files) writeFileSync(path.join(project, file), `${imports.join('\n')}\n${use}\n`)
+  // Without skipLibCheck: the types of the package itself are checked too.
+  const common = ['--noEmit', '--strict', '--target', 'es2022', '--lib', 'es2023,esnext.disposable']
   const types = ['--typeRoots', path.join(ROOT, 'node_modules/@types'), '--types', 'node']
-  await run(project, path.join(ROOT, 'node_modules/.bin/tsc'), ...options, ...types, 'types.ts')
+  await run(project, process.execPath, compiler, ...common, ...options, ...types, ...files)
 })
 
 test('the command of the package runs on the embedded engine, and needs nothing of the clone', async () => {

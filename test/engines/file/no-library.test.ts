@@ -13,7 +13,7 @@ test.skipIf(process.getBuiltinModule('node:sqlite') !== undefined)(
     writeFileSync(join(folder, 'package.json'), '{ "type": "module" }')
     writeFileSync(
       join(folder, 'try.js'),
-      `import { file } from './dist/engines/file/index.js'
+      `import { file } from './dist/engines/file/index.cjs'
       const request = { resources: ['x'], owner: 'me', ttlMs: 1000 }
       await file('./locks.db').acquire(request).catch(({ name, transient, message }) => console.log(name, transient, message))`,
     )

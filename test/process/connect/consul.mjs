@@ -1,4 +1,4 @@
-import { consul } from '../../../dist/engines/consul/index.js'
+import { consul } from '../../../dist/engines/consul/index.cjs'
 
 /** The engine of this process on the servers of RINGFENCE_URLS. */
 export async function connect() {

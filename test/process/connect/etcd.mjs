@@ -1,4 +1,4 @@
-import { etcd } from '../../../dist/engines/etcd/index.js'
+import { etcd } from '../../../dist/engines/etcd/index.cjs'
 
 /** The engine of this process on the members of RINGFENCE_URLS. */
 export async function connect() {

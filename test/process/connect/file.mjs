@@ -1,4 +1,4 @@
-import { file } from '../../../dist/engines/file/index.js'
+import { file } from '../../../dist/engines/file/index.cjs'
 
 /** The engine of this process on the file of RINGFENCE_FILE. */
 export async function connect() {

@@ -1,5 +1,5 @@
 import { createPool } from 'mariadb'
-import { mariadb } from '../../../dist/engines/mariadb/index.js'
+import { mariadb } from '../../../dist/engines/mariadb/index.cjs'
 
 /** The engine of this process on the server of RINGFENCE_PORT. */
 export async function connect() {

@@ -1,5 +1,5 @@
 import { MongoClient } from 'mongodb'
-import { mongodb } from '../../../dist/engines/mongodb/index.js'
+import { mongodb } from '../../../dist/engines/mongodb/index.cjs'
 
 /** The engine of this process on the servers of RINGFENCE_URL. */
 export async function connect() {

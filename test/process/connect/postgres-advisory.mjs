@@ -1,5 +1,5 @@
 import { Client } from 'pg'
-import { postgresAdvisory } from '../../../dist/engines/postgres/index.js'
+import { postgresAdvisory } from '../../../dist/engines/postgres/index.cjs'
 
 /** The engine of this process on the server of RINGFENCE_URL. */
 export async function connect() {

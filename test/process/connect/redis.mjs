@@ -1,4 +1,4 @@
-import { redis } from '../../../dist/engines/redis/index.js'
+import { redis } from '../../../dist/engines/redis/index.cjs'
 import { drivers } from './redlock.mjs'
 
 /** The engine of this process on the server of RINGFENCE_PORT, by the driver of RINGFENCE_DRIVER. */

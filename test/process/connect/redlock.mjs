@@ -1,4 +1,4 @@
-import { redlock } from '../../../dist/engines/redis/index.js'
+import { redlock } from '../../../dist/engines/redis/index.cjs'
 
 const quiet = () => undefined
 

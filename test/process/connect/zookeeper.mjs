@@ -1,5 +1,5 @@
 import * as driver from 'node-zookeeper-client'
-import { zookeeper } from '../../../dist/engines/zookeeper/index.js'
+import { zookeeper } from '../../../dist/engines/zookeeper/index.cjs'
 
 /** The engine of this process on the servers of RINGFENCE_SERVERS. */
 export async function connect() {

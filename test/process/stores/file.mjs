@@ -1,5 +1,5 @@
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
-import { fileGuard } from '../../../dist/guards/index.js'
+import { fileGuard } from '../../../dist/guards/index.cjs'
 
 const next = ({ balance, tokens }, { token }) =>
   JSON.stringify({ balance: balance + 1, tokens: [...tokens, String(token)] })

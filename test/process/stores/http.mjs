@@ -1,4 +1,4 @@
-import { fencingHeaders, StaleTokenError } from '../../../dist/guards/index.js'
+import { fencingHeaders, StaleTokenError } from '../../../dist/guards/index.cjs'
 
 const url = (account) => `${process.env.HTTP_URL}/${encodeURIComponent(account)}`
 

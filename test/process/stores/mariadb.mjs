@@ -1,5 +1,5 @@
 import * as mariadb from 'mariadb'
-import { mariadbGuard } from '../../../dist/guards/index.js'
+import { mariadbGuard } from '../../../dist/guards/index.cjs'
 import { sections } from './sql.mjs'
 
 async function read(by, account) {

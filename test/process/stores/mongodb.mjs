@@ -1,5 +1,5 @@
 import { MongoClient } from 'mongodb'
-import { mongodbGuard } from '../../../dist/guards/index.js'
+import { mongodbGuard } from '../../../dist/guards/index.cjs'
 
 const next = (balance, { token }) => ({ $set: { balance }, $push: { tokens: String(token) } })
 

@@ -1,4 +1,4 @@
-import { casGuard, objectStore } from '../../../dist/guards/index.js'
+import { casGuard, objectStore } from '../../../dist/guards/index.cjs'
 
 const url = (account) => `${process.env.OBJECTS_URL}/${encodeURIComponent(account)}`
 const next = ({ balance, tokens }, { token }) => ({ balance: balance + 1, tokens: [...tokens, String(token)] })

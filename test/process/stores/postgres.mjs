@@ -1,5 +1,5 @@
 import { Pool } from 'pg'
-import { postgresGuard } from '../../../dist/guards/index.js'
+import { postgresGuard } from '../../../dist/guards/index.cjs'
 import { sections } from './sql.mjs'
 
 // Ends the transaction of a process that was stopped in it, which would hold up everybody else.

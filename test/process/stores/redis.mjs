@@ -1,5 +1,5 @@
 import { Redis } from 'ioredis'
-import { redisGuard } from '../../../dist/guards/index.js'
+import { redisGuard } from '../../../dist/guards/index.cjs'
 
 const SECTION = `redis.call('set', KEYS[1], ARGV[1]) redis.call('rpush', KEYS[2], ARGV[2])`
 

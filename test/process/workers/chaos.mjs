@@ -2,8 +2,8 @@
 // token, and one that does not. Whatever fails, it goes on; what it has done stands in the ledgers, not in its memory.
 import { setTimeout as pause } from 'node:timers/promises'
 import { Pool } from 'pg'
-import { postgresGuard } from '../../../dist/guards/index.js'
-import { createLocks } from '../../../dist/index.js'
+import { postgresGuard } from '../../../dist/guards/index.cjs'
+import { createLocks } from '../../../dist/index.cjs'
 
 const { CHAOS_CONNECTOR, CHAOS_LEDGER_URL, CHAOS_TTL_MS, CHAOS_ACCOUNTS, CHAOS_LANES, CHAOS_CLIENT } = process.env
 const TTL_MS = Number(CHAOS_TTL_MS)

@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis'
 import { createClient } from 'redis'
-import { createLocks } from '../../../dist/index.js'
-import { redlock } from '../../../dist/engines/redis/index.js'
+import { createLocks } from '../../../dist/index.cjs'
+import { redlock } from '../../../dist/engines/redis/index.cjs'
 
 const quiet = () => undefined
 

@@ -1,7 +1,7 @@
 // Enters the critical section again and again until it is killed, and notes in a file when it enters and leaves.
 import { appendFileSync } from 'node:fs'
 import { setImmediate } from 'node:timers/promises'
-import { createLocks } from '../../../dist/index.js'
+import { createLocks } from '../../../dist/index.cjs'
 
 const [connector, ttlMs, log, kind = 'writer'] = process.argv.slice(2)
 const { connect } = await import(`../connect/${connector}.mjs`)

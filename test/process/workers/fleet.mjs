@@ -2,8 +2,8 @@
 import { EventEmitter, once } from 'node:events'
 import { setTimeout as pause } from 'node:timers/promises'
 import { connect, libraryOf } from '../../../bench/libraries.mjs'
-import { createLocks } from '../../../dist/index.js'
-import { redis, redlock } from '../../../dist/engines/redis/index.js'
+import { createLocks } from '../../../dist/index.cjs'
+import { redis, redlock } from '../../../dist/engines/redis/index.cjs'
 import DropIn from '../../../dist/redlock/index.js'
 
 const { FLEET_LIBRARY, FLEET_PORTS, FLEET_STORE, FLEET_TTL_MS } = process.env

@@ -1,8 +1,8 @@
 // Adds one to a balance under a lease, again and again. Between its read and its write it sometimes says so and waits for
 // a word: that is when it is stopped for longer than its lease lasts. It then writes what it was about to write.
 import { Redis } from 'ioredis'
-import { createLocks } from '../../../dist/index.js'
-import { redis } from '../../../dist/engines/redis/index.js'
+import { createLocks } from '../../../dist/index.cjs'
+import { redis } from '../../../dist/engines/redis/index.cjs'
 
 const client = new Redis({ host: '127.0.0.1', port: Number(process.env.LEASE_PORT) })
 await client.ping()

@@ -1,5 +1,5 @@
 // Acquires a lease and keeps it until the process is killed.
-import { createLocks } from '../../../dist/index.js'
+import { createLocks } from '../../../dist/index.cjs'
 
 const [connector, ttlMs, kind] = process.argv.slice(2)
 const { connect } = await import(`../connect/${connector}.mjs`)

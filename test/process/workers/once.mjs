@@ -3,7 +3,7 @@ import { Redis } from 'ioredis'
 import * as mariadb from 'mariadb'
 import { MongoClient } from 'mongodb'
 import { Pool } from 'pg'
-import { mariadbGuard, mongodbGuard, postgresGuard, redisGuard } from '../../../dist/guards/index.js'
+import { mariadbGuard, mongodbGuard, postgresGuard, redisGuard } from '../../../dist/guards/index.cjs'
 
 const { ONCE_STORE, ONCE_URL, ONCE_KEY: key, ONCE_DIES: dies } = process.env
 const COUNTER = 'CREATE TABLE IF NOT EXISTS counter (id varchar(200) PRIMARY KEY, n int NOT NULL)'

@@ -1,6 +1,6 @@
 // Does with its locks what it is told, call by call, and answers how that went.
 import { readdirSync, rmSync, statfsSync, statSync, writeFileSync } from 'node:fs'
-import { createLocks } from '../../../dist/index.js'
+import { createLocks } from '../../../dist/index.cjs'
 
 const [connector, ttlMs] = process.argv.slice(2)
 const { connect } = await import(`../connect/${connector}.mjs`)

@@ -2,7 +2,7 @@
 // first one in stays until the other was refused, so that they do meet.
 import { appendFileSync, existsSync, mkdirSync, rmdirSync, writeFileSync } from 'node:fs'
 import { setTimeout } from 'node:timers/promises'
-import { createLocks } from '../../../dist/index.js'
+import { createLocks } from '../../../dist/index.cjs'
 
 const [connector, ttlMs, folder, rounds] = process.argv.slice(2)
 const { connect } = await import(`../connect/${connector}.mjs`)

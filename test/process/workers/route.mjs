@@ -1,7 +1,7 @@
 // A process of a serverless platform: it serves requests as it is told, and is frozen in between or in the middle.
 import { EventEmitter, once } from 'node:events'
 import { connection, locked } from '../../../examples/frameworks/web/locked.mjs'
-import { redisGuard } from '../../../dist/guards/index.js'
+import { redisGuard } from '../../../dist/guards/index.cjs'
 
 const told = new EventEmitter()
 const guard = redisGuard(connection().client)

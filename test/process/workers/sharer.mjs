@@ -1,7 +1,7 @@
 // Reads or writes again and again. Whoever is inside leaves a sign first, and then looks for the signs of those that it must not meet.
 import { appendFileSync, existsSync, mkdirSync, readdirSync, rmdirSync, rmSync, writeFileSync } from 'node:fs'
 import { setTimeout } from 'node:timers/promises'
-import { createLocks } from '../../../dist/index.js'
+import { createLocks } from '../../../dist/index.cjs'
 
 const [connector, ttlMs, folder, rounds] = process.argv.slice(2)
 const { connect } = await import(`../connect/${connector}.mjs`)

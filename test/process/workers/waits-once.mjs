@@ -3,8 +3,8 @@ import { GlideClient } from '@valkey/valkey-glide'
 import { Redis } from 'ioredis'
 import { Redis as Valkey } from 'iovalkey'
 import { createClient, createClientPool } from 'redis'
-import { createLocks } from '../../../dist/index.js'
-import { ioredis, iovalkey, nodeRedis, redis, valkeyGlide } from '../../../dist/engines/redis/index.js'
+import { createLocks } from '../../../dist/index.cjs'
+import { ioredis, iovalkey, nodeRedis, redis, valkeyGlide } from '../../../dist/engines/redis/index.cjs'
 
 // Waits once for what another process holds, and closes its own client alone: what the locks have opened must not keep the
 // process alive. Neither must a subscription that is in use, whose connection is never idle.
