@@ -201,9 +201,10 @@ test('Jest runs a test of code that requires ringfence, with a file and in memor
 })
 
 const entries = new Set(
-  Object.values(manifest.exports).flatMap((target) =>
-    typeof target === 'string' ? [] : [path.relative('dist', target.default)],
-  ),
+  Object.values(manifest.exports).flatMap((target) => {
+    if (typeof target === 'string') return []
+    return [path.relative('dist', target.require === undefined ? target.default : target.require.default)]
+  }),
 )
 
 interface SourceMap {
