@@ -134,8 +134,12 @@ describe('/metrics', () => {
     await becomes('ringfence_engine_leases', { orders: 2, local: 0 })
     await becomes('ringfence_engine_waiters', { orders: 1 })
     await becomes('ringfence_engine_reachable', { orders: 1, local: 1 })
-    await becomes('ringfence_engine_nodes', { 'answering,orders': 3, 'orders,silent': 0, 'orders,sitting_out': 0 })
-    await becomes('count(ringfence_engine_node_clock_offset_seconds)', { '': 3 })
+    await becomes('ringfence_engine_nodes{engine="orders"}', {
+      'answering,orders': 3,
+      'orders,silent': 0,
+      'orders,sitting_out': 0,
+    })
+    await becomes('count(ringfence_engine_node_clock_offset_seconds{engine="orders"})', { '': 3 })
     await until(async () => (await values('ringfence_engine_score'))['orders']! > 0, { what: 'a score' })
     const findings = await values('ringfence_engine_findings')
     expect(Object.keys(findings).filter((labels) => labels.includes('orders'))).toHaveLength(4)
@@ -144,7 +148,7 @@ describe('/metrics', () => {
     expect((await values('ringfence_engine_longest_wait_seconds'))['orders']).toBeGreaterThan(0)
 
     await group.nodes[2]!.kill()
-    await becomes('ringfence_engine_nodes{state="silent"}', { 'orders,silent': 1 })
+    await becomes('ringfence_engine_nodes{engine="orders",state="silent"}', { 'orders,silent': 1 })
     await lease.release()
     await (await next).release()
     await becomes('ringfence_engine_waiters', { orders: 0 })
