@@ -99,7 +99,7 @@ export class RedisEngine implements Engine {
     this.#queue = this.#queueOf(nodes)
     this.#electorate = this.#electorateOf(nodes)
     if (nodes.length > 1 && this.#electorate === undefined)
-      this.#identities = new Identities(nodes, (work) => this.#inTime(work))
+      this.#identities = new Identities(nodes, options.clock, (work) => this.#inTime(work))
     this.#single = nodes.length === 1 ? this.#singleNode(nodes[0]!) : undefined
     // One limit for all ttls: the longest that anyone waits for a node.
     if (nodes.length > 1) {
@@ -111,7 +111,9 @@ export class RedisEngine implements Engine {
   }
 
   acquire(request: LeaseRequest): Promise<Grant | Refusal> {
-    return this.#identities?.vet()?.then((twins) => this.#acquire(request, twins)) ?? this.#acquire(request)
+    return (
+      this.#identities?.vet(request.ttlMs)?.then((twins) => this.#acquire(request, twins)) ?? this.#acquire(request)
+    )
   }
 
   #acquire(request: LeaseRequest, twins: readonly NodeFailure[] = []): Promise<Grant | Refusal> {
