@@ -1,3 +1,5 @@
+import { endOfTurn } from '../src/clock.ts'
+
 /**
  * True time, which nobody in the simulation sees, and the clocks of its machines, which is all they see. One event happens
  * at a time; before the next one, every promise that can settle has done so.
@@ -88,7 +90,7 @@ function isBefore(a: Event, b: Event): boolean {
  */
 function settled(): Promise<void> {
   return new Promise((resolve) => {
-    queueMicrotask(() => process.nextTick(resolve))
+    queueMicrotask(() => endOfTurn(resolve))
   })
 }
 

@@ -1,5 +1,5 @@
-import { createHash } from 'node:crypto'
 import { STAMP_KEY } from '../src/engines/redis/keys.ts'
+import { sha1 } from '../src/engines/redis/sha1.ts'
 import { rangeOf, SortedSet } from './sorted-set.ts'
 import { compile } from './lua/interpret.ts'
 import { itemsOf, luaArray, LuaError, LuaTable, type LuaValue } from './lua/values.ts'
@@ -56,7 +56,7 @@ const shas = new Map<string, string>()
 function shaOf(text: string): string {
   const known = shas.get(text)
   if (known !== undefined) return known
-  const sha = createHash('sha1').update(text).digest('hex')
+  const sha = sha1(text)
   // Of those that begin with a comment there are as many as there are epochs.
   if (!text.startsWith('--')) shas.set(text, sha)
   return sha

@@ -1,5 +1,5 @@
-import { setImmediate } from 'node:timers/promises'
 import { check } from './checkers/all.ts'
+import { settled } from '../src/clock.ts'
 import type { Lease } from '../src/lease.ts'
 import type { Verdict } from './history.ts'
 import { namesOf, POOL, type Plan } from './plan.ts'
@@ -17,7 +17,7 @@ const SETTLE_MS = 500
 /** Runs a plan: the workload among faults, then everything heals, everyone gets a last turn, and all is closed. */
 export async function run(plan: Plan): Promise<Outcome> {
   // A run is one long chain of microtasks: here the event loop has its turn.
-  await setImmediate()
+  await settled()
   const world = new World(plan)
   const { time, history, workloads } = world
   history.add({ at: 0, kind: 'setup', ...setupOf(plan) })

@@ -1,3 +1,5 @@
+import { nextTick } from './platform.ts'
+
 /** The only module that reads a clock or sets a timer. Everything else is handed a `Clock`, so a simulator can replace it. */
 export interface Clock {
   /** Milliseconds that never go back; may stand still while the machine sleeps. */
@@ -27,13 +29,18 @@ export interface Instant {
 /** The longest delay that setTimeout takes; it fires at once for a longer one, which is split into pieces. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 
+/** In browsers a timer is a number, and keeps nothing alive. */
+function unref(timer: NodeJS.Timeout | number): void {
+  if (typeof timer === 'object') timer.unref()
+}
+
 export const systemClock: Clock = {
   monotonicMs: () => performance.now(),
   wallMs: () => Date.now(),
   timer(callback, delayMs, background = false) {
     if (delayMs <= LONGEST_TIMER_MS) {
       const timer = setTimeout(callback, Math.max(delayMs, 0))
-      if (background) timer.unref()
+      if (background) unref(timer)
       return { cancel: () => clearTimeout(timer) }
     }
     let leftMs = delayMs
@@ -41,7 +48,8 @@ export const systemClock: Clock = {
       const pieceMs = Math.min(leftMs, LONGEST_TIMER_MS)
       leftMs -= pieceMs
       const next = setTimeout(leftMs > 0 ? again : callback, pieceMs)
-      return background ? next.unref() : next
+      if (background) unref(next)
+      return next
     }
     const again = (): void => {
       handle = wait()
@@ -85,11 +93,11 @@ export function sleep(clock: Clock, delayMs: number, signal?: AbortSignal): Prom
 
 /** Calls back when the code that runs now, and all promises that are settled by then, have had their turn. */
 export function endOfTurn(callback: () => void): void {
-  process.nextTick(callback)
+  nextTick(callback)
 }
 
 /** Not the one of today: a test that replaces the timers of its process has replaced that one too. */
-const immediate = setImmediate
+const immediate: (callback: () => void) => void = globalThis.setImmediate ?? ((callback) => setTimeout(callback))
 
 /** Resolves when every promise that can settle without time passing has done so. */
 export function settled(): Promise<void> {

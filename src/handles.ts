@@ -1,4 +1,5 @@
 import type { LeaseRecord } from './lease-record.ts'
+import { warn } from './platform.ts'
 
 /**
  * Notices leases that the user has dropped. Such a lease is garbage-collected and must not be renewed forever: its record is
@@ -15,11 +16,11 @@ export class Handles {
       if (record.isObserved) {
         const why =
           'it is renewed until its locks are closed, since its signal may be in use; keep the lease to release it'
-        process.emitWarning(`${what}; ${why}`, { type: 'RingfenceWarning', code: 'RINGFENCE_UNRELEASED' })
+        warn(`${what}; ${why}`, 'RINGFENCE_UNRELEASED')
         return
       }
       record.renew = false
-      process.emitWarning(`${what}; it is no longer renewed`, { type: 'RingfenceWarning', code: 'RINGFENCE_ABANDONED' })
+      warn(`${what}; it is no longer renewed`, 'RINGFENCE_ABANDONED')
       abandoned(record)
     })
   }

@@ -1,7 +1,8 @@
-import { AsyncLocalStorage } from 'node:async_hooks'
+import type { AsyncLocalStorage } from 'node:async_hooks'
 import { named, type HeldHere } from './errors.ts'
 import type { Lease } from './lease.ts'
 import type { LeaseRecord } from './lease-record.ts'
+import { asyncStorage } from './platform.ts'
 import type { Work } from './section.ts'
 
 /** Work that runs under the lease of a `using`, and the work that this `using` is inside of. */
@@ -64,7 +65,9 @@ export class Nesting {
   around<T>(work: Work<T>, isReentrant: boolean): Work<T> {
     if (!isReentrant && !this.#watches) return work
     const around = running(this.current())
-    const storage = (uses ??= new AsyncLocalStorage())
+    const storage = (uses ??= asyncStorage())
+    // `reentrant` is refused there, and what is only watched for better errors is not seen.
+    if (storage === undefined) return work
     return async (lease) => {
       const use: Use = { of: this, lease, isReentrant, around }
       try {

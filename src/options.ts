@@ -1,4 +1,3 @@
-import { hostname } from 'node:os'
 import { objectOrThrow, optionsOrThrow, signalOrThrow } from './arguments.ts'
 import { systemClock, type Clock } from './clock.ts'
 import { durationMs, shown, type Duration } from './duration.ts'
@@ -6,6 +5,7 @@ import type { Engine } from './engine.ts'
 import { tellerOf, type Observer, type Tell } from './events.ts'
 import { shortestTtlMs, ttlOf } from './lease.ts'
 import { OPEN } from './owner.ts'
+import { byteLength, hasAsyncStorage, placeName } from './platform.ts'
 import { systemRandom, type Random } from './random.ts'
 
 export interface LeaseOptions {
@@ -139,7 +139,7 @@ export function locksSettings(options: LocksOptions, engine: Engine): Settings {
   }
   return {
     defaults: readTerms(options, none, engine),
-    label: options.label === undefined ? `${hostname()}:${process.pid}` : labelOrThrow(options.label),
+    label: options.label === undefined ? placeName() : labelOrThrow(options.label),
     handOver: { count, timeMs: durationMs(time, 'handOver.time') },
     tell: tellerOf(options.observe, engine.name),
     clock,
@@ -163,6 +163,7 @@ function readTerms(options: WaitOptions, defaults: WaitTerms, engine: Engine): W
   flagOrThrow(renew, 'renew')
   flagOrThrow(shared, 'shared')
   flagOrThrow(reentrant, 'reentrant')
+  if (reentrant === true && !hasAsyncStorage) throw new RangeError(NO_REENTRANCY)
   if (onDoubt !== undefined && onDoubt !== 'keep' && onDoubt !== 'stop') {
     throw new TypeError(`onDoubt: expected 'keep' or 'stop', got ${shown(onDoubt)}`)
   }
@@ -214,8 +215,8 @@ export function resourceName(name: unknown, option = 'resource'): string {
     )
   }
   // A UTF-16 unit takes at most three bytes in UTF-8, so only long names need counting.
-  if (name.length * 3 > MAX_RESOURCE_BYTES && Buffer.byteLength(name) > MAX_RESOURCE_BYTES) {
-    throw new RangeError(`${option}: expected at most ${MAX_RESOURCE_BYTES} bytes, got ${Buffer.byteLength(name)}`)
+  if (name.length * 3 > MAX_RESOURCE_BYTES && byteLength(name) > MAX_RESOURCE_BYTES) {
+    throw new RangeError(`${option}: expected at most ${MAX_RESOURCE_BYTES} bytes, got ${byteLength(name)}`)
   }
   if (LONE_SURROGATE.test(name)) {
     throw new RangeError(`${option}: expected well-formed Unicode, got ${JSON.stringify(name.slice(0, 60))}`)
@@ -224,6 +225,10 @@ export function resourceName(name: unknown, option = 'resource'): string {
 }
 
 /** Half a character: each of them becomes the same replacement character in UTF-8, so that two names would be one. */
+const NO_REENTRANCY =
+  'reentrant: expected false, because this runtime has no AsyncLocalStorage to tell which call is inside of which, got true; ' +
+  'hand the outer lease to the inner call instead'
+
 const LONE_SURROGATE = /\p{Surrogate}/u
 
 function labelOrThrow(label: unknown): string {

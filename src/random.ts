@@ -1,4 +1,4 @@
-import { randomFillSync } from 'node:crypto'
+import { nodeCrypto } from './platform.ts'
 
 /** The only module that draws random numbers; a simulator hands in its own. */
 export interface Random {
@@ -13,24 +13,28 @@ const POOL_BYTES = 16_384
 const ID_BYTES = 16
 const FRACTION_BYTES = 4
 
-const pool = Buffer.allocUnsafeSlow(POOL_BYTES)
+const bytes = new Uint8Array(POOL_BYTES)
+const pool = new DataView(bytes.buffer)
 let used = POOL_BYTES
 
-function take(bytes: number): number {
-  if (used + bytes > POOL_BYTES) {
-    randomFillSync(pool)
+function take(count: number): number {
+  if (used + count > POOL_BYTES) {
+    if (nodeCrypto === undefined) crypto.getRandomValues(bytes)
+    else nodeCrypto.randomFillSync(bytes)
     used = 0
   }
-  used += bytes
-  return used - bytes
+  used += count
+  return used - count
 }
 
 export const systemRandom: Random = {
   id() {
     const offset = take(ID_BYTES)
-    return pool.toString('hex', offset, offset + ID_BYTES)
+    let digits = ''
+    for (let at = offset; at < offset + ID_BYTES; at += 4) digits += pool.getUint32(at).toString(16).padStart(8, '0')
+    return digits
   },
-  fraction: () => pool.readUInt32LE(take(FRACTION_BYTES)) / 2 ** 32,
+  fraction: () => pool.getUint32(take(FRACTION_BYTES)) / 2 ** 32,
 }
 
 /** Drawn once a process: for names that others cannot guess and that stay the same, such as those of savepoints. */

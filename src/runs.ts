@@ -55,5 +55,6 @@ export function runLimit(options: RunsOptions): number {
 /** A message as a store keeps it: not too long, well-formed, and without a NUL, which a text of PostgreSQL cannot contain. */
 export function shortMessage(message: string | undefined): string | undefined {
   if (message === undefined) return undefined
-  return Buffer.from(message.slice(0, LONGEST_MESSAGE)).toString().replaceAll('\0', '\uFFFD')
+  const bytes = new TextEncoder().encode(message.slice(0, LONGEST_MESSAGE))
+  return new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes).replaceAll('\0', '\uFFFD')
 }

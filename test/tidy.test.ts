@@ -124,6 +124,7 @@ describe('imports', () => {
       'latest',
       'owner',
       'other-software',
+      'platform',
     ].map((name) => `src/${name}.ts`)
     const outside = all
       .filter(({ path }) => path.startsWith('src/engines/'))
@@ -226,6 +227,7 @@ describe('imports', () => {
       'events',
       'queue',
       'deadlines',
+      'platform',
     ].map((name) => `src/${name}.ts`)
     const wrong = all.filter(
       ({ path, target }) => tools.includes(path) && target.startsWith('src/') && !tools.includes(target),

@@ -68,6 +68,7 @@ export default defineConfig({
             'dashboard',
             'observability',
             'frameworks',
+            'browsers',
             'runtimes',
             'versions',
             'comparison',

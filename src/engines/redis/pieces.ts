@@ -1,3 +1,5 @@
+import { byteLength } from '../../platform.ts'
+
 /** A part of a command. Most parts go to several servers, or are sent again and again: each is encoded once. */
 export interface Piece {
   readonly words: readonly string[]
@@ -27,6 +29,6 @@ export function wordsOf(command: readonly Piece[]): string[] {
 
 function encoded(words: readonly string[]): string {
   let text = ''
-  for (const word of words) text += `$${Buffer.byteLength(word)}\r\n${word}\r\n`
+  for (const word of words) text += `$${byteLength(word)}\r\n${word}\r\n`
   return text
 }

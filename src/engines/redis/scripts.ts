@@ -1,6 +1,6 @@
-import { createHash } from 'node:crypto'
 import { ENQUEUE, OFFERED, PASS, WAITING } from './line-lua.ts'
 import { piece, type Piece } from './pieces.ts'
+import { sha1 } from './sha1.ts'
 import {
   CONFIRM_READER,
   EXTEND_READERS,
@@ -50,7 +50,7 @@ export interface Script {
 }
 
 function script(name: string, text: string): Script {
-  const sha = createHash('sha1').update(text).digest('hex')
+  const sha = sha1(text)
   return { name, text, sha, call: piece('EVALSHA', sha) }
 }
 

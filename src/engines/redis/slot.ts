@@ -11,7 +11,8 @@ const table = Uint16Array.from({ length: 256 }, (_, byte) => {
 /** The hash slot of a key or of a sharded channel: of its first non-empty `{tag}` where it has one. */
 export function slotOf(key: string): number {
   let crc = 0
-  for (const byte of Buffer.from(hashTag(key) ?? key)) crc = ((crc << 8) & 0xffff) ^ (table[(crc >> 8) ^ byte] ?? 0)
+  for (const byte of new TextEncoder().encode(hashTag(key) ?? key))
+    crc = ((crc << 8) & 0xffff) ^ (table[(crc >> 8) ^ byte] ?? 0)
   return crc % SLOTS
 }
 

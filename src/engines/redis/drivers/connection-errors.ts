@@ -1,4 +1,4 @@
-import { errorMonitor } from 'node:events'
+import { errorMonitor } from '../../../platform.ts'
 import { hasMethods, property } from '../../shared/shape.ts'
 
 const remembered = new WeakMap<object, { error: Error | undefined }>()
@@ -8,7 +8,7 @@ const remembered = new WeakMap<object, { error: Error | undefined }>()
  * process, as the driver does it. Once for each client, also if several engines use it.
  */
 export function rememberErrors(client: object): void {
-  if (remembered.has(client) || !isEmitter(client)) return
+  if (errorMonitor === undefined || remembered.has(client) || !isEmitter(client)) return
   const last: { error: Error | undefined } = { error: undefined }
   remembered.set(client, last)
   client.on(errorMonitor, (error: unknown) => {
