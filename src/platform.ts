@@ -40,19 +40,27 @@ export function byteLength(text: string): number {
 /** Calls back when no microtask is left, in the order of the calls. */
 export const nextTick: (callback: () => void) => void = node?.nextTick?.bind(node) ?? messages()
 
-/** Each message is a task of its own, and before each the microtasks have had their turn: what `nextTick` promises. */
+/** A message is a task of its own, before which all microtasks have had their turn. All that wait are called in one, as in Node. */
 function messages(): (callback: () => void) => void {
   const waiting: (() => void)[] = []
-  let port: { postMessage(message: number): void } | undefined
+  let wake: (() => void) | undefined
+  const callAll = (): void => {
+    try {
+      for (let callback = waiting.shift(); callback !== undefined; callback = waiting.shift()) callback()
+    } finally {
+      // One of them threw: the others are called nevertheless.
+      if (waiting.length > 0) wake!()
+    }
+  }
   return (callback) => {
-    if (port === undefined) {
+    if (wake === undefined) {
       const channel = new MessageChannel()
       const inbox = channel.port1 as unknown as { addEventListener: EventTarget['addEventListener']; start(): void }
-      inbox.addEventListener('message', () => waiting.shift()!())
+      inbox.addEventListener('message', callAll)
       inbox.start()
-      port = channel.port2
+      const { port2 } = channel
+      wake = () => port2.postMessage(0)
     }
-    waiting.push(callback)
-    port.postMessage(0)
+    if (waiting.push(callback) === 1) wake()
   }
 }
