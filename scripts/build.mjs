@@ -21,7 +21,7 @@ const LIBRARY = {
 /** How Redis is reached, which is all that the guards need; and the engine, which ringfence/redlock is made of, too. */
 const ENTRIES = {
   ...LIBRARY,
-  'redis-client': /^engines\/redis\/(drivers\/|(client|pieces|slot|keys)\.ts)/,
+  'redis-client': /^engines\/redis\/(drivers\/|(client|pieces|sha1|slot|keys)\.ts)/,
   redis: /^engines\/redis\//,
 }
 const COMMAND = {

@@ -7,6 +7,7 @@ import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { runnerImport } from 'vite'
 import { build, createServer } from 'vitepress'
+import { buildLab } from '../scripts/lab.mjs'
 
 const root = path.join(import.meta.dirname, '..')
 const { values } = parseArgs({ options: { dev: { type: 'boolean' }, out: { type: 'string' } } })
@@ -16,6 +17,7 @@ const { module } = await runnerImport(path.join(import.meta.dirname, 'pages.ts')
   oxc: { target: 'es2022' },
 })
 await module.writePages(root, path.join(import.meta.dirname, '.pages'))
+await buildLab(path.join(import.meta.dirname, '.pages/public/lab'))
 if (values.dev === true) {
   const server = await createServer(import.meta.dirname)
   await server.listen()

@@ -143,7 +143,7 @@ describe('imports', () => {
 
   test('a guard imports of the core only small tools, and of an engine only how its store is reached', () => {
     const core = ['arguments', 'clock', 'deadlines', 'duration', 'errors', 'events', 'options', 'random', 'runs']
-    const redis = ['client', 'drivers/recognise', 'drivers/server-errors', 'keys', 'slot'].map(
+    const redis = ['client', 'drivers/recognise', 'drivers/server-errors', 'keys', 'sha1', 'slot'].map(
       (name) => `redis/${name}`,
     )
     const sql = ['postgres/drivers/recognise', 'postgres/errors', 'mariadb/client', 'mariadb/errors']

@@ -9,8 +9,8 @@ const crashBeforeRelease: Scenario = {
   assumption: 'none',
   without: 'SET NX without a time to live',
   remedy: 'every lock is a lease',
-  async play(remedied) {
-    const stage = new Stage(quiet({ nodes: 1 }))
+  async play(remedied, faults) {
+    const stage = new Stage(quiet({ nodes: 1 }), faults)
     stage.start(0, 0, async () => {
       if (remedied) await stage.acquire(0)
       else if (await setByHand(stage, 0, [0], 'p0')) stage.believes(0)
@@ -35,8 +35,8 @@ const unlockOfAnothers: Scenario = {
   assumption: 'none',
   without: 'DEL without a look at whose lock it is',
   remedy: 'release compares the owner in one step',
-  async play(remedied) {
-    const stage = new Stage(quiet({ nodes: 1, processes: 3, ttlMs: 300 }))
+  async play(remedied, faults) {
+    const stage = new Stage(quiet({ nodes: 1, processes: 3, ttlMs: 300 }), faults)
     const section = async (process: number, workMs: number): Promise<void> => {
       if (remedied) {
         const lease = await stage.acquire(process, { waitMs: 3000, renew: process !== 0 })
@@ -72,8 +72,8 @@ const pauseDuringAcquire: Scenario = {
   assumption: 'none: a pause is part of life',
   without: 'the time that the acquisition took is not subtracted',
   remedy: 'validity counts from before the first send, and is looked at last',
-  async play(remedied) {
-    const stage = new Stage(quiet())
+  async play(remedied, faults) {
+    const stage = new Stage(quiet(), faults)
     stage.start(0, 0, () => withoutElapsed(stage, 0, remedied))
     stage.at(1, () => {
       stage.note(0, 'is paused for 1500 ms')
@@ -91,8 +91,8 @@ const delayedPackets: Scenario = {
   assumption: 'none: messages may take any time',
   without: 'the time that the acquisition took is not subtracted',
   remedy: 'validity counts from before the first send, and is looked at last',
-  async play(remedied) {
-    const stage = new Stage(quiet())
+  async play(remedied, faults) {
+    const stage = new Stage(quiet(), faults)
     const heal = cut(stage, 0, [0, 1, 2], 'from')
     stage.note(0, 'answers to p0 are held up in the network')
     stage.start(0, 0, () => withoutElapsed(stage, 0, remedied))
@@ -112,8 +112,8 @@ const splitVote: Scenario = {
   assumption: 'none',
   without: 'everyone tries again at once after the same time',
   remedy: 'release at once, then the first node decides, with jitter',
-  async play(remedied) {
-    const stage = new Stage(quiet({ processes: 3, restart: 'trust' }))
+  async play(remedied, faults) {
+    const stage = new Stage(quiet({ processes: 3, restart: 'trust' }), faults)
     for (const process of [0, 1, 2]) {
       for (const node of [0, 1, 2]) if (node !== process) delay(stage, process, `n${node}`, 3)
       stage.start(0, process, async () => {
@@ -138,8 +138,8 @@ const partition: Scenario = {
   assumption: 'none',
   without: 'a majority of the nodes that can be reached is enough',
   remedy: 'a majority of all nodes, however few can be reached',
-  async play(remedied) {
-    const stage = new Stage(quiet({ restart: 'trust' }))
+  async play(remedied, faults) {
+    const stage = new Stage(quiet({ restart: 'trust' }), faults)
     cut(stage, 0, [1, 2])
     cut(stage, 1, [0])
     stage.note(0, 'p0 can reach n0 alone, p1 can reach n1 and n2')
@@ -160,8 +160,8 @@ const renewalStalled: Scenario = {
   assumption: 'none: a network may be silent',
   without: 'the loss is noticed when the renewal fails, and it does not fail',
   remedy: 'a local deadline ends the lease before its time',
-  async play(remedied) {
-    const stage = new Stage(quiet({ restart: 'trust' }))
+  async play(remedied, faults) {
+    const stage = new Stage(quiet({ restart: 'trust' }), faults)
     stage.start(0, 0, async () => {
       if (remedied) return void (await stage.acquire(0))
       if (!(await setByHand(stage, 0, [0, 1, 2], 'p0', 1000))) return
@@ -187,8 +187,8 @@ const timeoutButSucceeded: Scenario = {
   assumption: 'none: an outcome may be unknown',
   without: 'a time-out is taken for a no, and the next attempt meets the own key',
   remedy: 'an unknown outcome is released, also after a late answer',
-  async play(remedied) {
-    const stage = new Stage(quiet({ nodes: 1, ttlMs: 30_000, maxTtlMs: 30_000 }))
+  async play(remedied, faults) {
+    const stage = new Stage(quiet({ nodes: 1, ttlMs: 30_000, maxTtlMs: 30_000 }), faults)
     const heal = cut(stage, 0, [0], 'from')
     stage.note(0, 'answers of n0 to p0 are held up')
     stage.at(2500, () => {
@@ -216,8 +216,11 @@ const lateSetAfterRelease: Scenario = {
   assumption: 'none: a command may be executed late',
   without: 'one server: the ghost is in the way until its time to live is over',
   remedy: 'a majority: a ghost on one node is in nobody’s way, and its owner is never used again',
-  async play(remedied) {
-    const stage = new Stage(quiet({ nodes: remedied ? 3 : 1, restart: 'trust', ttlMs: 10_000, maxTtlMs: 10_000 }))
+  async play(remedied, faults) {
+    const stage = new Stage(
+      quiet({ nodes: remedied ? 3 : 1, restart: 'trust', ttlMs: 10_000, maxTtlMs: 10_000 }),
+      faults,
+    )
     stage.start(0, 0, async () => void (await stage.acquire(0)))
     stage.at(0.5, () => {
       stage.note(0, 'the connection to n0 breaks; the command on its way arrives a second later')

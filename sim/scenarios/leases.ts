@@ -42,8 +42,8 @@ const pausedHolder: Scenario = {
   assumption: 'that a process does not stand still between its check and its write: nobody can promise that',
   without: UNGUARDED,
   remedy: GUARDED,
-  play(remedied) {
-    const stage = new Stage(quiet())
+  play(remedied, faults) {
+    const stage = new Stage(quiet(), faults)
     const pause = (): void => {
       stage.note(0, 'looks: the lease is held. Then it is paused for 1300 ms')
       stage.process(0).pause(1300)
@@ -58,8 +58,8 @@ const ninetySeconds: Scenario = {
   assumption: 'that a write arrives before the lease is over',
   without: UNGUARDED,
   remedy: GUARDED,
-  play(remedied) {
-    const stage = new Stage(quiet())
+  play(remedied, faults) {
+    const stage = new Stage(quiet(), faults)
     const slow = (): void => {
       stage.note(0, 'sends its write, which takes 90 s')
       delay(stage, 0, 'store', 90_000)
@@ -78,8 +78,8 @@ const clockJump: Scenario = {
   assumption: 'clocks do not jump: one node is enough where the lease rests on a bare majority',
   without: UNGUARDED,
   remedy: GUARDED,
-  play(remedied) {
-    const stage = new Stage(quiet({ nodes: 5, restart: 'trust' }))
+  play(remedied, faults) {
+    const stage = new Stage(quiet({ nodes: 5, restart: 'trust' }), faults)
     cut(stage, 0, [3, 4])
     cut(stage, 1, [0, 1])
     stage.note(0, 'p0 can reach n0, n1, n2; p1 can reach n2, n3, n4')
@@ -97,8 +97,8 @@ const driftBeyond: Scenario = {
   assumption: 'clocks run at the same speed within the allowance of a hundredth',
   without: UNGUARDED,
   remedy: GUARDED,
-  play(remedied) {
-    const stage = new Stage(quiet({ restart: 'trust' }))
+  play(remedied, faults) {
+    const stage = new Stage(quiet({ restart: 'trust' }), faults)
     for (const { clock } of stage.world.servers) clock.drift(1.5)
     return twoWriters(remedied, { stage, firstWorksMs: 900, secondAtMs: 600, renew: false })
   },
@@ -110,9 +110,9 @@ const failover: Scenario = {
   assumption: 'the server does not forget: replication is asynchronous',
   without: UNGUARDED,
   remedy: GUARDED,
-  play(remedied) {
+  play(remedied, faults) {
     const plan = quiet({ nodes: 1 })
-    const stage = new Stage({ ...plan, nodes: plan.nodes.map((node) => ({ ...node, replicaLagMs: 100 })) })
+    const stage = new Stage({ ...plan, nodes: plan.nodes.map((node) => ({ ...node, replicaLagMs: 100 })) }, faults)
     const fail = (): void => {
       stage.note(0, 'n0 dies, and its replica takes over, 100 ms behind')
       stage.world.servers[0]!.failOver()
@@ -127,8 +127,8 @@ const eviction: Scenario = {
   assumption: 'lock keys are neither evicted nor deleted by others',
   without: UNGUARDED,
   remedy: GUARDED,
-  play(remedied) {
-    const stage = new Stage(quiet({ nodes: 1 }))
+  play(remedied, faults) {
+    const stage = new Stage(quiet({ nodes: 1 }), faults)
     stage.at(100, () => {
       stage.note(0, 'n0 evicts the lock key')
       stage.world.servers[0]!.redis.run(['DEL', 'a'])
@@ -143,8 +143,8 @@ const restartedEmpty: Scenario = {
   assumption: 'none: nodes restart',
   without: "restart: 'trust': it votes at once",
   remedy: "restart: 'auto': it sits out until every lease it may have forgotten is over",
-  async play(remedied) {
-    const stage = new Stage(quiet({ restart: remedied ? 'auto' : 'trust' }))
+  async play(remedied, faults) {
+    const stage = new Stage(quiet({ restart: remedied ? 'auto' : 'trust' }), faults)
     // Everyone has used the nodes before: this is no new deployment.
     stage.start(0, 1, async () => {
       const lease = await stage.acquire(1)

@@ -27,8 +27,8 @@ const rollingRestart: Scenario = {
   assumption: 'none: nodes restart',
   without: TRUSTS,
   remedy: SITS_OUT,
-  async play(remedied) {
-    const stage = new Stage(quiet({ restart: remedied ? 'auto' : 'trust', ttlMs: 4000, maxTtlMs: 4000 }))
+  async play(remedied, faults) {
+    const stage = new Stage(quiet({ restart: remedied ? 'auto' : 'trust', ttlMs: 4000, maxTtlMs: 4000 }), faults)
     stage.start(0, 1, () => use(stage, 1))
     stage.start(100, 0, async () => void (await stage.acquire(0)))
     for (const node of [0, 1, 2]) {
@@ -50,8 +50,8 @@ const allEmpty: Scenario = {
   assumption: 'that the nodes of a quorum do not all forget at once',
   without: "restart: 'auto': nothing tells it from a new deployment",
   remedy: "restart: 'strict': nodes without a trace of use sit out, also those of a new deployment",
-  async play(remedied) {
-    const stage = new Stage(quiet({ restart: remedied ? 'strict' : 'auto', ttlMs: 2000 }))
+  async play(remedied, faults) {
+    const stage = new Stage(quiet({ restart: remedied ? 'strict' : 'auto', ttlMs: 2000 }), faults)
     // The nodes of a new deployment sit out, too.
     const atMs = remedied ? 8000 : 0
     if (remedied) stage.start(0, 0, () => use(stage, 0))
@@ -76,8 +76,8 @@ const warmSpare: Scenario = {
   assumption: 'none: nodes are replaced',
   without: TRUSTS,
   remedy: "restart: 'auto': a node without a trace of this quorum sits out, however long it has been up",
-  async play(remedied) {
-    const stage = new Stage(quiet({ restart: remedied ? 'auto' : 'trust' }))
+  async play(remedied, faults) {
+    const stage = new Stage(quiet({ restart: remedied ? 'auto' : 'trust' }), faults)
     stage.start(0, 1, () => use(stage, 1))
     stage.at(200, () => divide(stage))
     stage.start(210, 0, async () => void (await stage.acquire(0)))
@@ -98,10 +98,10 @@ const restoredCopy: Scenario = {
   assumption: 'none, if the copy is older than a node sits out; a younger one can’t be noticed',
   without: TRUSTS,
   remedy: "restart: 'auto': it was last used too long ago, by its own stamp, and sits out",
-  async play(remedied) {
+  async play(remedied, faults) {
     const always = { rate: 1, aheadMs: 0, persistence: 'always' } as const
     const plan = quiet({ restart: remedied ? 'auto' : 'trust', ttlMs: 1000 })
-    const stage = new Stage({ ...plan, nodes: [always, always, always] })
+    const stage = new Stage({ ...plan, nodes: [always, always, always] }, faults)
     stage.start(0, 1, () => use(stage, 1))
     stage.at(7000, () => divide(stage))
     stage.start(7010, 0, async () => void (await stage.acquire(0)))
@@ -122,11 +122,11 @@ const otherList: Scenario = {
   assumption: 'all clients of a quorum have the same list of nodes',
   without: 'the lists differ: three of five and two of three need not meet',
   remedy: 'both have the same five nodes',
-  async play(remedied) {
+  async play(remedied, faults) {
     const plan = quiet({ nodes: 5 })
     const [first, second] = plan.processes
     const processes = remedied ? plan.processes : [first!, { ...second!, nodes: [2, 3, 4] }]
-    const stage = new Stage({ ...plan, processes })
+    const stage = new Stage({ ...plan, processes }, faults)
     stage.start(0, 1, () => use(stage, 1))
     stage.start(20, 0, () => use(stage, 0))
     stage.at(8000, () => {
@@ -146,11 +146,11 @@ const otherMaxTtl: Scenario = {
   assumption: 'all clients of a quorum have the same maxTtl',
   without: 'maxTtl is 12 s for one and 5 s for the other',
   remedy: 'maxTtl is 12 s for both',
-  async play(remedied) {
+  async play(remedied, faults) {
     const plan = quiet({ ttlMs: 12_000, maxTtlMs: 12_000 })
     const [first, second] = plan.processes
     const processes = remedied ? plan.processes : [first!, { ...second!, maxTtlMs: 5000 }]
-    const stage = new Stage({ ...plan, processes })
+    const stage = new Stage({ ...plan, processes }, faults)
     const ttlMs = 4000
     stage.start(0, 0, () => use(stage, 0))
     // Each has nodes sit out for its own time before it uses them.

@@ -1,6 +1,7 @@
 import { leasesOf } from '../checkers/leases.ts'
 import { overlap } from '../checkers/exclusion.ts'
 import { lostUpdates } from '../checkers/guard.ts'
+import type { Fault } from '../nemesis.ts'
 import type { StoreKind } from '../store.ts'
 import type { Stage } from './stage.ts'
 
@@ -12,7 +13,8 @@ export interface Scenario {
   readonly assumption: string
   readonly without: string
   readonly remedy: string
-  play(remedied: boolean): Promise<Played>
+  /** More faults may happen meanwhile: those of a reader of the lab. */
+  play(remedied: boolean, faults?: readonly Fault[]): Promise<Played>
 }
 
 export interface Played {

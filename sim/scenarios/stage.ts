@@ -2,6 +2,7 @@ import { sleep } from '../../src/clock.ts'
 import type { Lease } from '../../src/lease.ts'
 import type { SimClient } from '../client.ts'
 import type { History } from '../history.ts'
+import type { Fault } from '../nemesis.ts'
 import type { Plan } from '../plan.ts'
 import type { Process } from '../process.ts'
 import type { StoreKind } from '../store.ts'
@@ -43,8 +44,9 @@ export class Stage {
   /** When somebody got what they wanted, by their own account. */
   readonly done = new Map<string, number>()
 
-  constructor(plan: Plan) {
-    this.world = new World(plan)
+  constructor(plan: Plan, faults: readonly Fault[] = []) {
+    // On machines that this play does not have, nothing happens.
+    this.world = new World({ ...plan, faults: faults.filter((fault) => has(plan, fault)) })
     this.history.add({ at: 0, kind: 'setup', ...setupOf(plan) })
   }
 
@@ -157,6 +159,10 @@ export class Stage {
     // The end of the play is no part of it.
     events.length = count
   }
+}
+
+function has({ nodes, processes }: Plan, fault: Fault): boolean {
+  return !('node' in fault && fault.node >= nodes.length) && !('process' in fault && fault.process >= processes.length)
 }
 
 /** By hand: SET NX on one node or several; true where a majority of them said OK. */

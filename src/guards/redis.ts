@@ -1,10 +1,10 @@
-import { createHash } from 'node:crypto'
 import { optionsOrThrow } from '../arguments.ts'
 import { durationMs, shown, type Duration } from '../duration.ts'
 import type { RedisClient } from '../engines/redis/client.ts'
 import { recognise } from '../engines/redis/drivers/recognise.ts'
 import { isNoScript, isReply } from '../engines/redis/drivers/server-errors.ts'
 import { slotMate } from '../engines/redis/keys.ts'
+import { sha1 } from '../engines/redis/sha1.ts'
 import { slotOf } from '../engines/redis/slot.ts'
 import { resourceName } from '../options.ts'
 import { runLimit, shortMessage, type RecordedRun, type Run, type RunsOptions, type RunStore } from '../runs.ts'
@@ -176,7 +176,7 @@ class RedisStoreGuard extends StoreGuard implements RedisGuard {
   }
 
   async #evaluate(script: string, rest: readonly string[], key: string): Promise<unknown> {
-    const sha = createHash('sha1').update(script).digest('hex')
+    const sha = sha1(script)
     try {
       return await this.#client.run(['EVALSHA', sha, ...rest], key)
     } catch (error) {
