@@ -300,6 +300,26 @@ export const COMMANDS: readonly CommandSpec[] = [
     ],
   },
   {
+    name: 'migrate',
+    synopsis: 'ringfence migrate [options] redlock PATH...',
+    summary: 'rewrite a program that uses redlock',
+    text: [
+      "Rewrites the imports of redlock, so that they lead to ringfence/redlock, which has the same API. With --api it also rewrites the calls to ringfence's own API, in those files in which it understands every use of redlock; in the others it rewrites the imports alone, and says why. What is left to do is listed with its file and line.",
+      'Nothing is changed without --write. Run again, it finds nothing to rewrite. It reads programs with @babel/parser, which is not a part of ringfence: npm install --no-save @babel/parser.',
+    ],
+    options: [
+      ...options({
+        '--api': "rewrite the calls, too, to ringfence's own API",
+        '--write': 'change the files',
+      }),
+      ...OUTPUT,
+    ],
+    examples: [
+      ['ringfence migrate redlock src', 'what would be changed, and what is left'],
+      ['ringfence migrate --api --write redlock src', 'change the files, calls included'],
+    ],
+  },
+  {
     name: 'bench',
     synopsis: 'ringfence bench [options]',
     summary: 'how fast is your engine from here, and which ttl suits it',

@@ -21,6 +21,7 @@ const VERBS: Readonly<Record<string, () => Promise<Verb>>> = {
   dashboard: async () => (await import('./commands/dashboard.ts')).dashboard,
   init: async () => (await import('./commands/init.ts')).init,
   advise: async () => (await import('./commands/advise.ts')).advise,
+  migrate: async () => (await import('./commands/migrate.ts')).migrate,
   bench: async () => (await import('./commands/bench.ts')).bench,
   completion: async () => (await import('./commands/completion.ts')).completion,
 }

@@ -7,12 +7,24 @@ import { redacted } from '../settings.ts'
 
 type Module = Readonly<Record<string, unknown>>
 
+export interface Installed {
+  readonly name: string
+  readonly module: Module
+}
+
 /** The first of the packages that is installed: beside ringfence, or where it was called. */
-export async function loadDriver(names: readonly string[], engine: string): Promise<{ name: string; module: Module }> {
+export async function installed(names: readonly string[]): Promise<Installed | undefined> {
   for (const name of names) {
     const module = (await importOr(name)) ?? (await importFromHere(name))
     if (module !== undefined) return { name, module }
   }
+  return undefined
+}
+
+/** The same, for an engine that cannot do without. */
+export async function loadDriver(names: readonly string[], engine: string): Promise<Installed> {
+  const found = await installed(names)
+  if (found !== undefined) return found
   // `mysql2/promise` is a part of a package; npm would take it for a repository of GitHub.
   const [first, ...others] = names.map((name) => name.split('/')[0])
   throw new Failure(
