@@ -72,6 +72,8 @@ export interface HeldDetails {
   readonly permits?: number
   /** The owners of its permits, as far as they were seen. */
   readonly holders?: readonly string[]
+  /** How many of its permits another process counts, where that is another number. */
+  readonly otherPermits?: number | undefined
   /** Nobody has it: it is offered to the first in line. */
   readonly offered?: boolean | undefined
   /** Those who have it would share it, but a writer waits for it. */
@@ -92,16 +94,12 @@ export class HeldError extends RingfenceError {
   /** On a quorum: what each node said. */
   readonly votes: readonly NodeVote[] | undefined
 
-  constructor(
-    resources: readonly string[],
-    holder?: string,
-    remainingMs?: number,
-    { here, permits, holders, votes, offered = false, writerWaits = false }: HeldDetails = {},
-  ) {
+  constructor(resources: readonly string[], holder?: string, remainingMs?: number, details: HeldDetails = {}) {
+    const { here, permits, votes, offered = false, writerWaits = false } = details
     const left = remainingMs === undefined ? '' : `, for ${span(remainingMs)} more unless renewed`
     const other = notHeld(holder, offered, writerWaits) ?? `held by ${holder ?? 'someone else'}${left}`
     const by = here === undefined ? other : heldHere(here)
-    super(permits === undefined ? `${named(resources)} is ${by}` : allHeld(resources, permits, holders), resources)
+    super(permits === undefined ? `${named(resources)} is ${by}` : allHeld(resources, permits, details), resources)
     this.holder = holder
     this.remainingMs = remainingMs
     this.offered = offered && here === undefined
@@ -120,17 +118,13 @@ export class WaitTimeoutError extends RingfenceError {
   /** The owner string of the lease in the way, where the engine knows it. */
   readonly holder: string | undefined
 
-  constructor(
-    resources: readonly string[],
-    waitMs: number,
-    holder?: string,
-    { here, permits, holders, offered = false, writerWaits = false }: HeldDetails = {},
-  ) {
+  constructor(resources: readonly string[], waitMs: number, holder?: string, details: HeldDetails = {}) {
+    const { here, permits, offered = false, writerWaits = false } = details
     const other = notHeld(holder, offered, writerWaits) ?? (holder === undefined ? undefined : `held by ${holder}`)
     const by = here === undefined ? other : heldHere(here)
     const why = by === undefined ? '' : `, ${by}`
     const held =
-      permits === undefined ? `for ${named(resources)}${why}` : `while ${allHeld(resources, permits, holders)}`
+      permits === undefined ? `for ${named(resources)}${why}` : `while ${allHeld(resources, permits, details)}`
     super(`waited ${inUnits(waitMs)} ${held}`, resources)
     this.waitMs = waitMs
     this.holder = holder
@@ -275,12 +269,13 @@ function waitedFor(holder: string | undefined): string {
 /** How many holders of permits an error names. */
 const MOST_NAMED = 3
 
-function allHeld(pool: readonly string[], permits: number, holders: readonly string[] = []): string {
+function allHeld(pool: readonly string[], permits: number, { holders = [], otherPermits }: HeldDetails): string {
   const more = holders.length > MOST_NAMED ? ` and ${holders.length - MOST_NAMED} more` : ''
   const by = holders.length === 0 ? '' : `, by ${holders.slice(0, MOST_NAMED).join(', ')}${more}`
-  return permits === 1
-    ? `the one permit of ${named(pool)} was held${by}`
-    : `all ${permits} permits of ${named(pool)} were held${by}`
+  const held =
+    permits === 1 ? `the one permit of ${named(pool)} was held` : `all ${permits} permits of ${named(pool)} were held`
+  const differ = `; a holder counts ${otherPermits} permits and this process ${permits}: give all of them the same number`
+  return `${held}${by}${otherPermits === undefined ? '' : differ}`
 }
 
 /** This process itself holds it. */

@@ -4,7 +4,7 @@ import type { Calls } from './calls.ts'
 import { elapsedMs, instant, type Instant, type Timer } from './clock.ts'
 import type { Deadline } from './deadlines.ts'
 import type { Refusal } from './engine.ts'
-import { EngineError, HeldError, WaitTimeoutError } from './errors.ts'
+import { EngineError, HeldError, WaitTimeoutError, type HeldDetails } from './errors.ts'
 import { nextCall, type DenialReason } from './events.ts'
 import { closedError } from './lifetime.ts'
 import { NOTHING_KNOWN, type Known } from './known.ts'
@@ -79,9 +79,8 @@ export class PermitWaiter {
     if (this.#isSettled) return
     if (this.#calls.isClosed) return this.cancel(closedError(this.resources), 'closed')
     const { failure } = this.#known
-    const details = { permits: this.permits.count, holders: this.#holders() }
     if (failure !== undefined) this.cancel(failure, 'failed')
-    else this.cancel(new HeldError(this.resources, undefined, undefined, details), 'held')
+    else this.cancel(new HeldError(this.resources, undefined, undefined, this.#details()), 'held')
   }
 
   /** Nobody before it in line has found that there is none. */
@@ -193,12 +192,11 @@ export class PermitWaiter {
   }
 
   #plan(permit: number, done: () => void): AttemptPlan {
-    const { ttlMs, note } = this.terms
     return {
       call: this.#call,
       resources: [this.permits.name(permit)],
-      ttlMs,
-      note,
+      ttlMs: this.terms.ttlMs,
+      note: this.permits.note(this.terms.note),
       shared: false,
       contended: false,
       isWanted: () => !this.#isSettled,
@@ -255,7 +253,8 @@ export class PermitWaiter {
   /** Waits at this permit too, if it is the first in line. */
   standAt(permit: number): void {
     if (this.#state !== 'first' || this.#stands.size >= MOST_STANDS || this.#stands.has(permit)) return
-    const terms = { ...this.terms, waitMs: Infinity, signal: undefined, permit }
+    const note = this.permits.note(this.terms.note)
+    const terms = { ...this.terms, waitMs: Infinity, signal: undefined, permit, note }
     const stand = new Stand(this, permit, terms, this.#calls, { call: this.#call, began: this.#began })
     this.#stands.set(permit, stand)
     stand.lease.then(
@@ -279,7 +278,7 @@ export class PermitWaiter {
   }
 
   #timeUp(): void {
-    const { resources, terms, permits } = this
+    const { resources, terms } = this
     const { pools, engine } = this.#calls
     // Only the first in line asks the servers: what it knows is all there is to know.
     const { answered, failure } = (this.#state === 'in line' ? (pools.first(this) ?? this) : this).#latest()
@@ -287,16 +286,15 @@ export class PermitWaiter {
     const isHere = !answered && this.#allHere()
     if (!answered && !isHere)
       return this.cancel(unanswered(engine, { resources, ttlMs: terms.ttlMs }, terms.waitMs), 'failed')
-    this.cancel(
-      new WaitTimeoutError(resources, terms.waitMs, undefined, { permits: permits.count, holders: this.#holders() }),
-      'timeout',
-    )
+    this.cancel(new WaitTimeoutError(resources, terms.waitMs, undefined, this.#details()), 'timeout')
   }
 
   /** Who has the permits, as far as it was seen. */
-  #holders(): readonly string[] {
-    const isOneHere = Array.from({ length: this.permits.count }, (_, permit) => permit).some((one) => this.#isHere(one))
-    return [...(isOneHere ? ['this process'] : []), ...this.permits.holders()]
+  #details(): HeldDetails {
+    const { count } = this.permits
+    const isOneHere = Array.from({ length: count }, (_, permit) => permit).some((one) => this.#isHere(one))
+    const holders = [...(isOneHere ? ['this process'] : []), ...this.permits.holders()]
+    return { permits: count, holders, otherPermits: this.permits.otherCount() }
   }
 
   #allHere(): boolean {

@@ -1,6 +1,7 @@
 import type { Clock } from './clock.ts'
 import { shown } from './duration.ts'
 import { resourceName } from './options.ts'
+import { ownerParts } from './owner.ts'
 import type { Random } from './random.ts'
 
 /** With more of them, a pool that is full would cost too many attempts. */
@@ -49,6 +50,19 @@ export class Permits {
 
   name(permit: number): string {
     return `${this.pool}#${permit}`
+  }
+
+  /** What the holder of a permit says it is for, and how many permits its process counts. */
+  note(own: string | undefined): string {
+    return `${own === undefined ? '' : `${own}; `}pool of ${this.count}`
+  }
+
+  /** Another number of permits, by which a process was seen to count. */
+  otherCount(): number | undefined {
+    const counts = this.holders().map((owner) =>
+      Number(/(?:^|; )pool of (\d+)$/.exec(ownerParts(owner).note ?? '')?.[1]),
+    )
+    return counts.find((count) => !Number.isNaN(count) && count !== this.count)
   }
 
   /** Somebody else has it. */

@@ -5,10 +5,34 @@ import { anchor } from '../links.ts'
 
 const pages = path.join(import.meta.dirname, '../.pages')
 
-/** The heading of a page. */
+/** What a page is called where its heading says more than a list needs. */
+const NAMES: Readonly<Record<string, string>> = {
+  api: 'Options and limits',
+  comparison: 'Comparison',
+  fencing: 'Fencing and guards',
+  guarantees: 'Guarantees',
+  observability: 'Metrics and traces',
+  'background/cap': 'CAP, zones and regions',
+  'engines/file': 'File',
+  'engines/redis': 'Redis and Redlock',
+  'kinds/moving': 'A lease that moves',
+  'kinds/reentrant': 'Re-entrant calls',
+  'migrating/index': 'What changes, how to deploy',
+  'operating/index': 'Start here',
+  'recipes/index': 'All recipes',
+  'reference/index': 'All exports',
+  'reference/main': 'ringfence',
+  'testing/index': 'What is claimed',
+  'testing/known-bugs': 'Bugs of other libraries',
+}
+
+/** The heading of a page, without what explains it and without what its group says. */
 function titleOf(page: string): string {
-  const [, title = page] = /^# (.*)$/m.exec(readFileSync(path.join(pages, `${page}.md`), 'utf8')) ?? []
-  return title.replaceAll('`', '')
+  const [, heading = page] = /^# (.*)$/m.exec(readFileSync(path.join(pages, `${page}.md`), 'utf8')) ?? []
+  const title = heading.replaceAll('`', '')
+  const [, number] = /^decisions\/(\d+)-/.exec(page) ?? []
+  if (number !== undefined) return `${Number(number)}. ${title.replace(/^\d+[.:] /, '')}`
+  return NAMES[page] ?? title.replace(/^Coming from /, '').replace(/: .*$/, '')
 }
 
 function item(page: string): DefaultTheme.SidebarItem {
@@ -75,6 +99,7 @@ export default defineConfig({
             'versions',
             'comparison',
             'redlock-drop-in',
+            'changelog',
           ),
         ],
         false,
@@ -88,8 +113,8 @@ export default defineConfig({
       group('Reference', folder('reference')),
       group('How it is tested', [...folder('testing'), item('sim/index'), item('bench/index')]),
       group('Working on it', [
-        ...existing('contributing', 'writing-an-engine', 'security', 'changelog'),
-        ...folder('decisions'),
+        ...existing('contributing', 'writing-an-engine', 'security'),
+        group('Decisions', folder('decisions')),
       ]),
     ],
   },

@@ -85,6 +85,16 @@ test('every export of the package is in the reference', () => {
   expect(exported.length).toBeGreaterThan(150)
 })
 
+test('the sidebar leads to every document', () => {
+  const [, sidebar = ''] = pages.get('guarantees.html')!.split('class="VPSidebar"')
+  const linked = new Set(
+    [...sidebar.matchAll(/ href="\/([^"#]*)"/g)].map(([, href]) => href!.replace(/\/$/, '/index.html')),
+  )
+  const elsewhere = /^(404|all|index)\.html$|^files\//
+  expect([...pages.keys()].filter((page) => !linked.has(page) && !elsewhere.test(page))).toEqual([])
+  expect(linked.size).toBeGreaterThan(80)
+})
+
 test('it can be searched, and a page of it is found', async () => {
   const page = await browser.visit(url)
   await page.keyboard.press('Control+k')
@@ -96,7 +106,14 @@ test('it can be searched, and a page of it is found', async () => {
 
 test.each([320, 768, 1920])('at a width of %i nothing is wider than the window', async (width) => {
   const page = await browser.visit(url, { viewport: { width, height: 800 } })
-  for (const name of ['', 'guarantees.html', 'engines/redis.html', 'reference/main.html', 'failures.html']) {
+  for (const name of [
+    '',
+    'guarantees.html',
+    'engines/redis.html',
+    'comparison.html',
+    'reference/main.html',
+    'failures.html',
+  ]) {
     await page.goto(url + name)
     const tooWide = 'document.documentElement.scrollWidth - document.documentElement.clientWidth'
     expect([name, await page.evaluate(tooWide)]).toEqual([name, 0])

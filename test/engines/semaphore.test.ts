@@ -119,6 +119,16 @@ describe.each(Object.entries(ENGINES))('%s', (_, start) => {
     expect(inside.size).toBe(0)
   })
 
+  test('a call that finds no permit is told when a holder counts another number of them', async () => {
+    const [many, few] = [process(), process()]
+    for (let permit = 0; permit < 3; permit++) await many.semaphore('count', 3).acquire({ note: `job ${permit}` })
+    const told =
+      /^all 2 permits of 'count' were held, by .* \(job \d; pool of 3\).*; a holder counts 3 permits and this process 2: /
+    await expect(few.semaphore('count', 2).acquire({ wait: 0 })).rejects.toThrow(told)
+    await expect(process().semaphore('count', 3).acquire({ wait: 0 })).rejects.not.toThrow('a holder counts')
+    expect(await few.semaphore('count', 4).tryAcquire()).toMatchObject({ permit: 3 })
+  })
+
   test('a wait gets whichever permit comes free, and one that is aborted leaves nothing behind', async () => {
     const [one, two] = [process().semaphore('any', 3), process().semaphore('any', 3)]
     const held = [await one.acquire(), await one.acquire(), await one.acquire()]

@@ -385,7 +385,7 @@ const TOGETHER = [
   'a 2 4 A 60000 5 60000',
   'a 2 4 B 60000 5 60000',
   'c 2 3 A 9000000000000000 60000',
-  'h 2 5 B C 60000 5 60000',
+  'h 2 7 B C 60000 5 over 60000 0',
   'r 2 5 A 0 60000 publish c4',
   'a 4 7 shared:A 60000 5 60000 share publish c6',
 ].flatMap((words) => words.split(' '))

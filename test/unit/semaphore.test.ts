@@ -587,7 +587,7 @@ test('the error of a full pool names those who have its permits, as far as they 
   for (const pool of others) await pool.acquire()
   const pool = it.locks.semaphore('gpu', 4)
   await expect(pool.acquire({ wait: 0 })).rejects.toThrow(
-    /^all 4 permits of 'gpu' were held, by \w+@\w+, \w+@\w+, \w+@\w+ and 1 more$/,
+    /^all 4 permits of 'gpu' were held, by (\w+@\w+ \(pool of 4\), ){2}\w+@\w+ \(pool of 4\) and 1 more$/,
   )
   const late = watched(pool.acquire({ wait: 500 }))
   await it.clock.advance(500)

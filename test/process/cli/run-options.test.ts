@@ -21,13 +21,13 @@ describe('--permits', () => {
     expect(await home.run(['run', '-n', '--permits', '2', 'gpu', '--', 'true'])).toMatchObject({
       code: EXIT.held,
       stderr: expect.stringMatching(
-        /^ringfence: all 2 permits of 'gpu' were held, by \S+:\d+ \(sh\), \S+:\d+ \(sh\)\n$/,
+        /^ringfence: all 2 permits of 'gpu' were held, by \S+:\d+ \(sh; pool of 2\), \S+:\d+ \(sh; pool of 2\)\n$/,
       ),
     })
     expect(await home.run(['run', '--wait', '300ms', '--permits', '2', 'gpu', '--', 'true'])).toMatchObject({
       code: EXIT.waitTimeout,
       stderr: expect.stringMatching(
-        /^ringfence: waited 300 ms while all 2 permits of 'gpu' were held, by \S+:\d+ \(sh\), /,
+        /^ringfence: waited 300 ms while all 2 permits of 'gpu' were held, by \S+:\d+ \(sh; pool of 2\), /,
       ),
     })
     const status = await home.run(['status', 'gpu', '--permits', '2'])
