@@ -39,6 +39,11 @@ const serverOf: Record<string, string> = {
   nginx: 'nginx',
   caddy: 'caddy',
   node: 'node',
+  'node-20': 'node-20',
+  'node-24': 'node-24',
+  'node-26': 'node-26',
+  bun: 'bun',
+  deno: 'deno',
   chromium: 'chromium',
 }
 

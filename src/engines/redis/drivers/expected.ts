@@ -35,6 +35,10 @@ const OPTION_NAMES = [
 
 const MISTAKES: readonly { is: (value: object) => boolean; text: string }[] = [
   {
+    is: (value) => hasMethods(value, 'send', 'duplicate', 'subscribe') && 'bufferedAmount' in value,
+    text: "Bun's own RedisClient, which loses its subscriptions with its connection and does not say so: use ioredis, which runs on Bun",
+  },
+  {
     is: (value) => hasMethods(value, 'createScript', 'pipeline'),
     text:
       'a client over HTTP (such as @upstash/redis), which has no connection to be woken by: use ioredis or node-redis with ' +
