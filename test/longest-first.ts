@@ -24,6 +24,7 @@ export const FIRST: readonly string[] = [
   'engines/redis/conformance',
   'sim/seeds-2',
   'browser/health',
+  'runtimes/runtimes',
   'engines/redis/unreachable',
   'engines/redis/faults',
   'engines/redis/conformance-groups',
