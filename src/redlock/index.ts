@@ -8,5 +8,5 @@ export {
 } from './errors.ts'
 export { Lock } from './lock.ts'
 export { Redlock, Redlock as default, type RedlockAbortSignal } from './redlock.ts'
-export type { RedlockInstanceSettings, RedlockSettings as Settings } from './settings.ts'
+export type { RedlockInstanceSettings, RedlockSettings, RedlockSettings as Settings } from './settings.ts'
 export type { Version4Lock } from './version-4.ts'

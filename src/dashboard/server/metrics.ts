@@ -51,7 +51,7 @@ const METRICS: readonly Metric[] = [
   {
     name: 'ringfence_engine_oldest_lease_seconds',
     type: 'gauge',
-    help: 'How long the oldest lease has been held; on Redis, since the dashboard first saw it.',
+    help: 'How long the oldest lease has been held; where the engine does not tell, since the dashboard first saw it.',
     of: ({ pages: { board } }) => known(seconds(board.figures().oldestMs)),
   },
   {
