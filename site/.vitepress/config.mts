@@ -73,7 +73,6 @@ export default defineConfig({
     search: { provider: 'local' },
     outline: [2, 3],
     nav: [
-      { text: 'Choosing', link: '/choosing' },
       { text: 'Guarantees', link: '/guarantees' },
       { text: 'Operating', link: '/operating/' },
       { text: 'Reference', link: '/reference/' },

@@ -90,7 +90,7 @@ test('the sidebar leads to every document', () => {
   const linked = new Set(
     [...sidebar.matchAll(/ href="\/([^"#]*)"/g)].map(([, href]) => href!.replace(/\/$/, '/index.html')),
   )
-  const elsewhere = /^(404|all|index)\.html$|^files\//
+  const elsewhere = /^(404|all|index)\.html$|^(files|lab)\//
   expect([...pages.keys()].filter((page) => !linked.has(page) && !elsewhere.test(page))).toEqual([])
   expect(linked.size).toBeGreaterThan(80)
 })

@@ -70,7 +70,11 @@ async function loadedFor(...names: string[]): Promise<{ files: string[]; builtIn
   const loaded = (await script(`import { createRequire } from 'node:module'\n${imports}\n${print}`)).trim().split('\n')
   const own = loaded.filter((file) => file.startsWith(dist))
   const code = own.map((file) => readFileSync(file, 'utf8')).join('\n')
-  const builtIn = new Set([...code.matchAll(/^let \w+ = require\("(node:[\w/]+)"\);$/gm)].map(([, name]) => name!))
+  const builtIn = new Set(
+    [...code.matchAll(/^let \w+ = require\("(node:[\w/]+)"\);$|\bbuiltin\?\.\("(node:[\w/]+)"\)/gm)].map(
+      ([, required, asked]) => required ?? asked!,
+    ),
+  )
   const files = own.map((file) => path.relative(dist, file))
   return { files: files.sort(), builtIn: [...builtIn].sort(), bytes: code.length }
 }
