@@ -180,7 +180,7 @@ test('web/locked.mjs: a process that is frozen in the middle is refused, between
   await worker.resume()
 
   worker.send({ type: 'request', path: '/slow' })
-  await until(() => others.locks.status('order:1'), { what: 'a holder' })
+  await worker.next(isType('inside'))
   await worker.pause()
   await others.locks.using('order:1', { wait: '30s' }, (lease) => guard.set(lease, '{order:1}:state', 'newer'))
   worker.send({ type: 'go on' })

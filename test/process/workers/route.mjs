@@ -9,8 +9,10 @@ const guard = redisGuard(connection().client)
 const POST = locked(
   () => 'order:1',
   async (lease, request) => {
-    process.send({ type: 'inside' })
-    if (request.url.endsWith('/slow')) await once(told, 'go on')
+    if (request.url.endsWith('/slow')) {
+      process.send({ type: 'inside' })
+      await once(told, 'go on')
+    }
     await guard.set(lease, '{order:1}:state', request.url)
     return { token: String(lease.token) }
   },
