@@ -62,7 +62,7 @@ export class Permits {
     const counts = this.holders().map((owner) =>
       Number(/(?:^|; )pool of (\d+)$/.exec(ownerParts(owner).note ?? '')?.[1]),
     )
-    return counts.find((count) => !Number.isNaN(count) && count !== this.count)
+    return counts.find((count) => count <= MOST_PERMITS && count !== this.count)
   }
 
   /** Somebody else has it. */

@@ -111,9 +111,8 @@ export class RedisEngine implements Engine {
   }
 
   acquire(request: LeaseRequest): Promise<Grant | Refusal> {
-    return (
-      this.#identities?.vet(request.ttlMs)?.then((twins) => this.#acquire(request, twins)) ?? this.#acquire(request)
-    )
+    const vetting = this.#identities?.vet(request.ttlMs)
+    return vetting?.then((twins) => this.#acquire(request, twins)) ?? this.#acquire(request)
   }
 
   #acquire(request: LeaseRequest, twins: readonly NodeFailure[] = []): Promise<Grant | Refusal> {
@@ -143,7 +142,8 @@ export class RedisEngine implements Engine {
   }
 
   /** Nodes that sit out do not: the ticket may have been used before, and they may have forgotten that. */
-  adopt(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal> {
+  async adopt(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal> {
+    assertNotOwnKeys(this.#options.prefix, lease.resources)
     return this.#handOver(lease, next, true)
   }
 
@@ -151,13 +151,16 @@ export class RedisEngine implements Engine {
     return new Promise((resolve, reject) => {
       const keys = this.#keys(lease.resources)
       const proposal = this.#proposal()
-      if (this.#single !== undefined) return this.#single.handOver(keys, lease, next, proposal, resolve, reject)
+      if (this.#single !== undefined) return this.#single.handOver(keys, lease, next, proposal, isVote, resolve, reject)
       const requests = this.#open.end(lease.owner)
       const step = this.#nodes[0]!.handOverStep(keys, lease, next, proposal, isVote)
-      const undo = (index: number): void => this.#cleanup.undo(index, keys, lease.owner)
+      // An adoption that failed leaves the lease to its holder, or to the next one who brings the ticket.
+      let isLeft = false
+      const undo = (index: number): void => void (isLeft || this.#cleanup.undo(index, keys, lease.owner))
       this.#elect(keys, next.owner, next.ttlMs, step, false, {
         lateFailure: undo,
         decided: (token, election) => {
+          isLeft = isVote && token === undefined
           // Where the hand-over may not have arrived, or all of it failed, the old owner's keys would stay for their ttl.
           for (const index of token === undefined ? this.#nodes.keys() : election.doubtful()) undo(index)
           this.#cleanup.ended(requests, keys, lease.owner)
@@ -343,9 +346,8 @@ export class RedisEngine implements Engine {
             left,
             refusal,
             decided: (token, election) => {
-              const { failures } = election
-              const isFailure = failures.length > nodes.length - this.#quorum
-              if (token === undefined && isFailure) return reject(this.#failure(failures, resources))
+              const isFailure = token === undefined && election.failures.length > nodes.length - this.#quorum
+              if (isFailure) return reject(this.#failure(election.failures, resources))
               if (token !== undefined) for (const index of election.refusing()) refusal(index)
               resolve(token === undefined ? undefined : grantOf(token, election, this.#observed))
             },
@@ -389,7 +391,6 @@ export class RedisEngine implements Engine {
     return Math.max(Math.round(this.#clock.wallMs() * 1000), this.#highestFence + 1)
   }
 
-  /** A command that belongs to no lease. */
   #inTime<T>(work: Promise<T>): Promise<T> {
     return inTime(work, this.#deadlines, this.#options.timeoutMs(NO_TTL_MS))
   }

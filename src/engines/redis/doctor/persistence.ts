@@ -27,7 +27,8 @@ function memoryLoss(report: Findings, facts: ServerFacts, plan: RedisCheckPlan):
   const { keeps, settings } = kept(facts)
   const found = `Its persistence is set to ${settings}.`
   const quorum = plan.clients.length > 1
-  const durable = 'appendonly yes and appendfsync always (CONFIG SET appendonly yes; CONFIG SET appendfsync always)'
+  const durable =
+    'appendonly yes and appendfsync always (CONFIG SET appendonly yes; CONFIG SET appendfsync always; both also in its configuration file)'
   if (keeps.kind === 'unsure') {
     const sitsOut =
       plan.restart === 'auto' && quorum ? ' A node that may not be asked sits out after every restart.' : ''

@@ -15,7 +15,9 @@ const WRITES = [
  */
 export async function replaysAll(run: (command: readonly string[]) => Promise<unknown>): Promise<boolean | undefined> {
   const who = await run(['ACL', 'WHOAMI']).catch(asText)
-  if (who === 'default' || /unknown command/i.test(String(who))) return true
+  if (who === 'default') return true
+  // Before version 6 nobody has rights. Later the command may have been renamed, and then nobody can ask.
+  if (/unknown command/i.test(String(who))) return (await majorVersion(run)) < 6 || undefined
   const answers = await Promise.all(
     WRITES.map((write) => run(['ACL', 'DRYRUN', 'default', ...write]).catch(() => undefined)),
   )
@@ -25,4 +27,9 @@ export async function replaysAll(run: (command: readonly string[]) => Promise<un
 
 function asText(error: unknown): string {
   return String(error)
+}
+
+async function majorVersion(run: (command: readonly string[]) => Promise<unknown>): Promise<number> {
+  const info = await run(['INFO', 'server']).catch(asText)
+  return Number(/redis_version:(\d+)/.exec(String(info))?.[1])
 }
