@@ -59,7 +59,7 @@ export const UNTIDY: readonly Mutation[] = [
     'peers 6, 20',
     'seeds',
     SINGLE_NODE,
-    'this.#undo(keys, next.owner);\n                if (!isAdoption)\n                    this.#undo(keys, lease.owner);',
+    'this.#undo(keys, next.owner);\n                this.#undo(keys, lease.owner);',
     '',
   ),
   mutation(

@@ -151,22 +151,22 @@ export class RedisEngine implements Engine {
     return new Promise((resolve, reject) => {
       const keys = this.#keys(lease.resources)
       const proposal = this.#proposal()
-      if (this.#single !== undefined) return this.#single.handOver(keys, lease, next, proposal, isVote, resolve, reject)
+      if (this.#single !== undefined) return this.#single.handOver(keys, lease, next, proposal, resolve, reject)
       const requests = this.#open.end(lease.owner)
       const step = this.#nodes[0]!.handOverStep(keys, lease, next, proposal, isVote)
-      // An adoption that failed leaves the lease to its holder, or to the next one who brings the ticket.
+      // An adoption that is refused leaves the lease to its holder.
       let isLeft = false
       const undo = (index: number): void => void (isLeft || this.#cleanup.undo(index, keys, lease.owner))
       this.#elect(keys, next.owner, next.ttlMs, step, false, {
         lateFailure: undo,
         decided: (token, election) => {
-          isLeft = isVote && token === undefined
+          const isRefused = election.refusals.length > this.#nodes.length - this.#quorum
+          isLeft = isVote && token === undefined && isRefused
           // Where the hand-over may not have arrived, or all of it failed, the old owner's keys would stay for their ttl.
           for (const index of token === undefined ? this.#nodes.keys() : election.doubtful()) undo(index)
           this.#cleanup.ended(requests, keys, lease.owner)
           if (token !== undefined) resolve(grantOf(token, election, this.#observed))
-          else if (election.refusals.length > this.#nodes.length - this.#quorum)
-            resolve({ kind: 'refused', reason: 'held' })
+          else if (isRefused) resolve({ kind: 'refused', reason: 'held' })
           // A quorum gave the lease to the next owner, but not with one number, and it is withdrawn from all of them.
           else if (election.voters() >= this.#quorum) resolve({ kind: 'refused', reason: 'split' })
           else reject(this.#failure(election.failures, lease.resources))

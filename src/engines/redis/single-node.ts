@@ -49,7 +49,6 @@ export class SingleNode {
     lease: LeaseRef,
     next: LeaseRequest,
     proposal: number,
-    isAdoption: boolean,
     resolve: (outcome: Grant | Refusal) => void,
     reject: (error: EngineError) => void,
   ): void {
@@ -57,11 +56,10 @@ export class SingleNode {
     this.#ask(step, next.ttlMs, lease.resources, {
       answered: (answer) => resolve(answer.kind === 'granted' ? outcome(answer) : { kind: 'refused', reason: 'held' }),
       failed: reject,
-      // Whether it arrived or not: neither the old owner's key nor the new owner's key may stay for its ttl. But a lease that was not adopted
-      // is its holder's still.
+      // Whether it arrived or not: neither the old owner's key nor the new owner's key may stay for its ttl.
       undo: () => {
         this.#undo(keys, next.owner)
-        if (!isAdoption) this.#undo(keys, lease.owner)
+        this.#undo(keys, lease.owner)
       },
     })
   }

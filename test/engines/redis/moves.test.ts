@@ -82,18 +82,15 @@ test('a used ticket is refused, although one node never heard of its use and ano
   expect(lease.held).toBe(true)
 })
 
-test.each([1, 3])(
-  'of %i nodes, a ticket with other names than its lease moves nothing, and the lease goes on',
-  async (nodes) => {
-    await using quorum = await startQuorum({}, nodes)
-    const lease = await quorum.locks({ ttl: '60s' }).acquire('moved')
-    const [other, rival] = [quorum.locks(), quorum.locks()]
-    const names = [...lease.resources, 'zz']
-    await expect(other.adopt({ ...lease.toJSON(), resources: names })).rejects.toMatchObject({ code: 'LEASE_LOST' })
-    const own = { ...lease.toJSON(), resources: ['ringfence:fence:{moved}'] }
-    await expect(other.adopt(own)).rejects.toThrow(RangeError)
-    await other.close()
-    expect(await rival.tryAcquire('moved')).toBeNull()
-    await lease.extend()
-  },
-)
+test('a ticket with other names than its lease moves nothing, and the lease goes on', async () => {
+  await using quorum = await startQuorum({}, 3)
+  const lease = await quorum.locks({ ttl: '60s' }).acquire('moved')
+  const [other, rival] = [quorum.locks(), quorum.locks()]
+  const names = [...lease.resources, 'zz']
+  await expect(other.adopt({ ...lease.toJSON(), resources: names })).rejects.toMatchObject({ code: 'LEASE_LOST' })
+  const own = { ...lease.toJSON(), resources: ['ringfence:fence:{moved}'] }
+  await expect(other.adopt(own)).rejects.toThrow(RangeError)
+  await other.close()
+  expect(await rival.tryAcquire('moved')).toBeNull()
+  await lease.extend()
+})
