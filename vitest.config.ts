@@ -1,5 +1,6 @@
 import { defineConfig } from 'vitest/config'
 import { LongestFirst } from './test/longest-first.ts'
+import SecretsReporter from './test/secrets-reporter.ts'
 
 /** What needs neither a server nor a build. */
 const UNIT = [
@@ -7,6 +8,7 @@ const UNIT = [
   'test/tidy.test.ts',
   'test/documents.test.ts',
   'test/snippets.test.ts',
+  'test/licences.test.ts',
   'test/engines/memory.test.ts',
 ]
 
@@ -19,6 +21,8 @@ export default defineConfig({
     expect: { poll: { timeout: 20_000 } },
     // Three at a time, on two cores: they wait for servers and for leases to end. More gain little and make servers late.
     maxWorkers: 3,
+    // The second one fails the run if a password is told that a test has planted.
+    reporters: ['default', new SecretsReporter()],
     sequence: { sequencer: LongestFirst },
     // Garbage collection on demand, for the tests of what is left behind.
     execArgv: ['--expose-gc'],

@@ -38,6 +38,8 @@ const serverOf: Record<string, string> = {
   promtool: 'prometheus',
   nginx: 'nginx',
   caddy: 'caddy',
+  nft: 'nft',
+  spin: 'spin',
   node: 'node',
   'node-20': 'node-20',
   'node-24': 'node-24',
@@ -58,6 +60,14 @@ export function program(name: string): Program {
   const place = found?.bin[name]
   if (found === undefined || place === undefined) throw missing(chosenVersion(serverName))
   return { path: place, env: found.env }
+}
+
+/** A program of this version of a server, whichever was chosen. */
+export function programOf(version: string, name: string): Program {
+  const { bin, env } = server(version)
+  const place = bin[name]
+  if (place === undefined) throw new Error(`${version} has no program ${name}`)
+  return { path: place, env }
 }
 
 /** One server's entry of the manifest. `RINGFENCE_USE_REDIS=redis-8` in the environment takes another version of it. */

@@ -25,6 +25,11 @@ export class ServerHandle implements AsyncDisposable {
     return this.#server.pid
   }
 
+  /** The user that it alone runs as, where servers are told apart by that. */
+  get ownUser(): number | undefined {
+    return this.#server.ownUser
+  }
+
   get isRunning(): boolean {
     return this.#server.isRunning
   }

@@ -47,7 +47,9 @@ function shareOf(worker: string | undefined): { first: number; size: number } {
   const size = firstOutgoingPort() - lowestPort
   if (worker === undefined) return { first: lowestPort, size }
   const share = Math.floor(size / shares)
-  return { first: lowestPort + (Number(worker) % shares) * share, size: share }
+  // A run within a test has shares of its own.
+  const number = Number(worker) + Number(process.env['RINGFENCE_PORTS_FROM'] ?? 0)
+  return { first: lowestPort + (number % shares) * share, size: share }
 }
 
 function isTaken(error: unknown): boolean {

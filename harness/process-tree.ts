@@ -41,18 +41,22 @@ export function isGone(pid: number): boolean {
 
 /** Whether this very process, and not another one that was faster, listens on the port. */
 export function listensOn(pid: number, port: number): boolean {
-  const hexPort = port.toString(16).toUpperCase().padStart(4, '0')
-  const sockets = new Set<string>()
-  for (const table of ['tcp', 'tcp6']) {
-    for (const line of readFileSync(`/proc/${pid}/net/${table}`, 'utf8').split('\n')) {
+  return boundPorts(pid).some((bound) => bound.protocol === 'tcp' && bound.port === port)
+}
+
+/** The ports on which this very process is reached. */
+export function boundPorts(pid: number): { protocol: 'tcp' | 'udp'; port: number }[] {
+  const own = new Set(readdirSync(`/proc/${pid}/fd`).map((file) => linkOf(`/proc/${pid}/fd/${file}`)))
+  return ['tcp', 'tcp6', 'udp', 'udp6'].flatMap((table) => {
+    const protocol = table.startsWith('tcp') ? 'tcp' : 'udp'
+    const lines = readFileSync(`/proc/${pid}/net/${table}`, 'utf8').split('\n')
+    return lines.flatMap((line) => {
       const fields = line.trim().split(/\s+/)
-      // Second field the local address, fourth the state (0A: listening), tenth the socket's number.
-      if (fields[1]?.endsWith(`:${hexPort}`) && fields[3] === '0A') sockets.add(`socket:[${fields[9]}]`)
-    }
-  }
-  return (
-    sockets.size > 0 && readdirSync(`/proc/${pid}/fd`).some((file) => sockets.has(linkOf(`/proc/${pid}/fd/${file}`)))
-  )
+      // Second field the local address, fourth the state (0A: listening, 07: bound), tenth the socket's number.
+      const isReached = fields[3] === (protocol === 'tcp' ? '0A' : '07') && own.has(`socket:[${fields[9]}]`)
+      return isReached ? [{ protocol, port: Number.parseInt(fields[1]!.split(':')[1]!, 16) } as const] : []
+    })
+  })
 }
 
 function statusOf(file: string): { state: string; parent: number } | undefined {

@@ -1,7 +1,7 @@
 import { execFile, spawn, type ChildProcess } from 'node:child_process'
 import { connect } from 'node:net'
 import { isGone, isStopped, listensOn, processTree, signalAll } from './process-tree.ts'
-import { removeFolder, serverUser } from './temporary-folder.ts'
+import { giveAll, ownUser, removeFolder, serverUser } from './temporary-folder.ts'
 import { tethered } from './tether.ts'
 import { until } from './until.ts'
 
@@ -47,6 +47,8 @@ export class Server implements AsyncDisposable {
   #exited: Promise<void> = Promise.resolve()
   #log = ''
   #stopped = false
+  /** The user that it runs as, if that is another one for each server. */
+  readonly ownUser = ownUser()
 
   private constructor(plan: ServerPlan) {
     this.#plan = plan
@@ -133,8 +135,10 @@ export class Server implements AsyncDisposable {
 
   async #launch(): Promise<void> {
     const { command, name, port, ready } = this.#plan
+    const user = this.ownUser
+    if (user !== undefined) giveAll(this.#plan.folder, user)
     const child = spawn(...tethered(command.path, command.args), {
-      ...serverUser(),
+      ...(user === undefined ? serverUser() : { uid: user, gid: user }),
       cwd: command.cwd ?? this.#plan.folder,
       // What a server leaves in the folder for temporary files goes with its own folder.
       env: { ...process.env, TMPDIR: this.#plan.folder, ...command.env },

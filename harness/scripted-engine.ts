@@ -41,6 +41,7 @@ export interface ScriptedOptions {
   /** What a watch answers when it is asked whether it is armed; without it, the memory engine's. */
   readonly armed?: () => Promise<boolean>
   readonly handOver?: boolean
+  readonly leave?: NonNullable<Engine['leave']>
   readonly watch?: boolean
   readonly enqueue?: (request: LeaseRequest, signal: AbortSignal) => Promise<QueuedGrant>
 }
@@ -57,6 +58,7 @@ export class ScriptedEngine implements Engine {
   /** The leases that there are. */
   readonly inner: Engine
   readonly handOver?: NonNullable<Engine['handOver']>
+  readonly leave?: NonNullable<Engine['leave']>
   readonly watch?: NonNullable<Engine['watch']>
   readonly enqueue?: NonNullable<Engine['enqueue']>
   closed = false
@@ -70,7 +72,8 @@ export class ScriptedEngine implements Engine {
     }
     if (options.handOver !== false) this.handOver = (lease, next) => this.#handOver(lease, next)
     if (options.watch !== false) this.watch = (resources, freed) => this.#watch(resources, freed, options.armed)
-    const { enqueue } = options
+    const { enqueue, leave } = options
+    if (leave !== undefined) this.leave = leave
     if (enqueue !== undefined) {
       this.enqueue = (request, signal) => {
         this.calls.push({ op: 'enqueue', request })

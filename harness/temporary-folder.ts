@@ -1,4 +1,4 @@
-import { chownSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { chownSync, lchownSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { isGone } from './process-tree.ts'
@@ -15,6 +15,22 @@ process.on('exit', () => {
 /** The user that servers run as: nobody when the tests run as root, otherwise the user who runs them. */
 export function serverUser(): { uid?: number; gid?: number } {
   return process.getuid?.() === 0 ? { uid: nobody, gid: nobody } : {}
+}
+
+/** Of one server alone, so that the network can tell whose packets are whose: where RINGFENCE_OWN_USERS asks for it. */
+export function ownUser(): number | undefined {
+  return process.env['RINGFENCE_OWN_USERS'] === 'yes' ? FIRST_OWN_USER + (ownUsers++ % OWN_USERS) : undefined
+}
+
+export const FIRST_OWN_USER = 61_000
+/** No process has had so many servers at a time. */
+export const OWN_USERS = 1000
+let ownUsers = 0
+
+/** Gives a folder and all that is in it to a user. */
+export function giveAll(folder: string, user: number): void {
+  chownSync(folder, user, user)
+  for (const name of readdirSync(folder, { recursive: true })) lchownSync(path.join(folder, String(name)), user, user)
 }
 
 /** A new empty folder that the server's user may write into. */

@@ -27,8 +27,11 @@ const ENTRIES = {
 const COMMAND = {
   ...LIBRARY,
   // What every verb needs; and what `run` and `elect` need besides.
-  command: /^cli\/(?!main|help|manual|interrupt)[\w-]+\.ts$|^cli\/engines\/(address|connect|driver)\.ts$/,
+  command:
+    /^cli\/(?!main|help|manual|interrupt|listening|pauses|surroundings)[\w-]+\.ts$|^cli\/engines\/(address|connect|driver)\.ts$/,
   child: /^cli\/child\//,
+  // What the verbs need that serve a page.
+  listening: /^cli\/listening\.ts$/,
   // What the two engines and the guards of a store share.
   'sql-client': /^engines\/(postgres\/(statements|errors|drivers\/[\w-]+)|mariadb\/(errors|client))\.ts$/,
 }
@@ -117,6 +120,8 @@ async function bundle(targets, { chunks, folder, ...output }) {
     tsconfig: false,
     // Nothing is left out: what only checks, as `decodeURIComponent` in a `try`, is taken for something without effect.
     treeshake: false,
+    // Which source a part is from is in the map.
+    experimental: { attachDebugInfo: 'none' },
     transform: { target: 'node20.19' },
     plugins: [withoutRuntime, plainExports],
     onLog(level, { message }) {
@@ -127,6 +132,8 @@ async function bundle(targets, { chunks, folder, ...output }) {
     ...output,
     format: 'cjs',
     strict: true,
+    // Nobody asks what kind of object the exports of a chunk are.
+    generatedCode: { symbols: false },
     exports: 'named',
     dir: `${ROOT}${folder}`,
     sourcemap: true,

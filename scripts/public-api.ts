@@ -165,7 +165,7 @@ function mentions(place: Place, modules: Map<string, Module>): Place[] {
     .map((name) => resolved({ file: place.file, name }, modules))
 }
 
-const STATEMENT = /^(export|import|declare|interface|type|abstract|class|const|function)\b/
+const STATEMENT = /^(export|import|declare|interface|type|abstract|class|const|function|namespace)\b/
 
 function load(file: string, modules: Map<string, Module>): Module {
   const known = modules.get(file)
@@ -227,7 +227,7 @@ function withoutComments(code: string): string {
 }
 
 function declare(statement: string, written: Documented, module: Module): void {
-  const name = /^(?:export )?(?:declare )?(?:abstract )?(?:interface|type|class|const|function) (\w+)/.exec(
+  const name = /^(?:export )?(?:declare )?(?:abstract )?(?:interface|type|class|const|function|namespace) (\w+)/.exec(
     statement,
   )?.[1]
   if (name === undefined) return

@@ -15,12 +15,12 @@ import { openApt } from './servers/debian.mjs'
 import { entryFile, fetchServer } from './servers/fetch.mjs'
 import { withLock } from './servers/lock.mjs'
 import { recipes as ordinary } from './servers/recipes.mjs'
-import { versions } from './servers/versions.mjs'
+import { newest, versions } from './servers/versions.mjs'
 
 const folder = serversFolder()
 const recipes = { ...ordinary, ...versions }
-const usual = [...Object.keys(ordinary), 'clock-shift']
-const names = [...usual, ...Object.keys(versions)]
+const usual = [...Object.keys(ordinary), 'clock-shift', ...newest]
+const names = [...new Set([...usual, ...Object.keys(versions)])]
 
 await main(process.argv.slice(2))
 

@@ -1,1 +1,7 @@
-export const drivers: readonly { readonly driver: string; readonly version: string }[]
+/** A row of the tables. */
+interface Row {
+  readonly id: string
+}
+
+export const servers: readonly Row[]
+export const drivers: readonly (Row & { readonly driver: string; readonly version: string })[]

@@ -4,6 +4,7 @@ import path from 'node:path'
 import { drivers, servers } from './list.mjs'
 
 const page = path.join(import.meta.dirname, '../docs/versions.md')
+const { devDependencies } = JSON.parse(readFileSync(path.join(import.meta.dirname, '../package.json'), 'utf8'))
 const results = path.join(import.meta.dirname, 'results.json')
 
 /** The page as it has to be. */
@@ -21,7 +22,8 @@ function tableOf(list, found) {
   const rows = list.map((each) => {
     const what = each.product ?? each.driver
     const result = found[each.id]
-    if (result === undefined) return `| ${what} | ${each.version ?? each.id.split('-')[1] ?? ''} | was not run | | |`
+    if (result === undefined)
+      return `| ${what} | ${each.version ?? ''} | ${isOrdinary(each) ? 'in every `npm test`' : 'was not run'} | | |`
     const { version, passed, skipped, failed, date, commit } = result
     const counts = [
       `${passed} passed`,
@@ -31,6 +33,11 @@ function tableOf(list, found) {
     return `| ${what} | ${version} | ${counts.join(', ')} | ${date} | ${commit} |`
   })
   return ['| | version | tests | date | commit |', '|---|---|---|---|---|', ...rows].join('\n')
+}
+
+/** What `npm test` runs with. */
+export function isOrdinary({ use, driver, version }) {
+  return driver === undefined ? Object.keys(use).length === 0 : devDependencies[driver] === version
 }
 
 /** The text with what stands between the two comments of that name replaced. */

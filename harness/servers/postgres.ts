@@ -38,6 +38,12 @@ export class PostgresServer extends ServerHandle {
     if (this.#clock === undefined) throw new Error('start the server with clockShift: true to shift its clock')
     this.#clock.shift(offsetMs)
   }
+
+  /** Needs `clockShift`. Makes this server's wall clock stand still at this time (ms since 1970), until it is called again. */
+  stopClock(wallMs: number): void {
+    if (this.#clock === undefined) throw new Error('start the server with clockShift: true to stop its clock')
+    this.#clock.stop(wallMs)
+  }
 }
 
 export async function startPostgres(options: PostgresOptions = {}): Promise<PostgresServer> {

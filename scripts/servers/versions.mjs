@@ -13,8 +13,6 @@ const forRedis = {
  * have moves on: the name says the major version, the fetched server its whole one.
  */
 export const versions = {
-  // Its client lacks an option that the harness needs.
-  'redis-6.0': { ...redis, bin: { 'redis-server': redis.bin['redis-server'] }, suite: 'bullseye' },
   'redis-8': { ...redis, suite: 'trixie' },
   'valkey-8': { ...forRedis, suite: 'trixie' },
   'valkey-9': { ...forRedis, suite: 'forky' },
@@ -31,3 +29,6 @@ export const versions = {
     suite: 'sid',
   },
 }
+
+/** Those of them on which `npm test` runs conformance cases. */
+export const newest = ['redis-8', 'valkey-9', 'postgres-18', 'etcd-3.5', 'zookeeper-3.9']
