@@ -87,7 +87,8 @@ class MemoryEngine implements Engine {
   }
 
   async handOver(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal> {
-    if (this.#own(lease) === undefined) return { kind: 'refused', reason: 'held' }
+    const isShared = lease.resources.some((resource) => this.#holding(resource)?.shared === true)
+    if (isShared || this.#own(lease) === undefined) return { kind: 'refused', reason: 'held' }
     for (const resource of lease.resources) this.#holdings.delete(resource)
     return this.#grant(next)
   }

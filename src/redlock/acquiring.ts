@@ -1,8 +1,9 @@
 import { sleep } from '../clock.ts'
-import { EngineError, HeldError, WaitTimeoutError } from '../errors.ts'
+import { EngineError, HeldError } from '../errors.ts'
 import type { Lease } from '../lease.ts'
 import { systemRandom } from '../random.ts'
 import { ExecutionError, NO_QUORUM, type RedlockAttempts } from './errors.ts'
+import { RetryWindow, WINDOW_OVER } from './retry-window.ts'
 import { waitMsOf, type RedlockSettings } from './settings.ts'
 import type { AcquireCall, SharedLocks } from './shared-locks.ts'
 
@@ -30,19 +31,24 @@ export async function acquireLease<Client extends object>(
   let isLast = waitMs === 0
   for (let tries = 1; ; tries++) {
     const leftMs = Math.max(waitMs - (clock.monotonicMs() - beganMs), 0)
+    const wait = isLast ? 0 : leftMs
+    const window = wait === 0 || wait === Infinity ? undefined : new RetryWindow(clock, wait)
+    const terms = window === undefined ? { wait } : { wait: Infinity, signal: window.signal }
     try {
-      const wait = isLast ? 0 : leftMs
-      const lease = await shared.during(call, () => locks.acquire(resources, { ttl: duration, renew, wait }))
+      const acquire = (): Promise<Lease> => locks.acquire(resources, { ttl: duration, renew, ...terms })
+      const lease = await shared.during({ ...call, window }, acquire)
       return { lease, attempts: attemptsOf(call, lease.owner) }
     } catch (error) {
       const failure = (): Error => new ExecutionError(NO_QUORUM, allAttempts(call, beganMs, settings), error)
-      if (error instanceof WaitTimeoutError && !isLast) {
+      if (error === WINDOW_OVER) {
         isLast = true
       } else if (error instanceof EngineError) {
         if (isLast || tries >= mostTries || (error.transient && leftMs === 0)) throw failure()
         await sleep(clock, delayMs(settings))
-      } else if (error instanceof HeldError || error instanceof WaitTimeoutError) throw failure()
+      } else if (error instanceof HeldError) throw failure()
       else throw error
+    } finally {
+      window?.close()
     }
   }
 }

@@ -13,6 +13,7 @@ export type ClientExecutionResult<Client = object> =
 
 export type RedlockAttempts<Client = object> = readonly Promise<ExecutionStats<Client>>[]
 
+/** What a call to several nodes came to, with the votes of each attempt. */
 export interface ExecutionResult<Client = object> {
   attempts: RedlockAttempts<Client>
 }

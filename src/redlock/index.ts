@@ -9,4 +9,4 @@ export {
 export { Lock } from './lock.ts'
 export { Redlock, Redlock as default, type RedlockAbortSignal } from './redlock.ts'
 export type { RedlockInstanceSettings, RedlockSettings, RedlockSettings as Settings } from './settings.ts'
-export type { Version4Lock } from './version-4.ts'
+export type { Version4Disposer, Version4Lock } from './version-4.ts'

@@ -1,7 +1,7 @@
 import { EventEmitter } from 'node:events'
 import { shown } from '../duration.ts'
 import type { LeaseRef } from '../engine.ts'
-import { EngineError, LeaseLostError } from '../errors.ts'
+import { EngineError, LeaseLostError, type LossReason } from '../errors.ts'
 import { property } from '../engines/shared/shape.ts'
 import { sleep } from '../clock.ts'
 import { acquireLease, delayMs } from './acquiring.ts'
@@ -18,7 +18,7 @@ import { Hold } from './hold.ts'
 import { Lock } from './lock.ts'
 import { durationOrThrow, settingsOf, type RedlockInstanceSettings, type RedlockSettings } from './settings.ts'
 import { sharedLocks, type SharedLocks } from './shared-locks.ts'
-import { Version4Lock, version4, type Version4Callback } from './version-4.ts'
+import { told, Version4Lock, version4, type Version4Callback, type Version4Disposer } from './version-4.ts'
 
 /** The signal of `using`, with why it aborted. */
 export type RedlockAbortSignal = AbortSignal & { error?: Error }
@@ -37,7 +37,7 @@ export class Redlock<Client extends object = object> extends EventEmitter {
     super()
     // An `error` event without a listener would end the process, and a node that fails is no reason for that.
     this.on('error', () => undefined)
-    this.clients = new Set(iterableOrThrow(clients))
+    this.clients = distinctOrThrow([...iterableOrThrow(clients)])
     if (this.clients.size === 0) throw new Error('Redlock must be instantiated with at least one redis client.')
     assertNoScripts(settings)
     assertNoScripts(scripts)
@@ -48,7 +48,11 @@ export class Redlock<Client extends object = object> extends EventEmitter {
   }
 
   /** Closes the clients, by their own `quit()`. Releases nothing: the locks run out. */
-  async quit(): Promise<void> {
+  quit(callback?: Version4Callback<void>): Promise<void> {
+    return told(this.#quit(), callback)
+  }
+
+  async #quit(): Promise<void> {
     this.#shared.forget()
     await Promise.all([...this.clients].map((client) => (client as { quit(): unknown }).quit()))
   }
@@ -58,9 +62,21 @@ export class Redlock<Client extends object = object> extends EventEmitter {
   }
 
   /** Rejects with `ExecutionError` if no quorum of the nodes had it, or could be asked. */
-  async release(lock: Lock<Client>, settings?: Partial<RedlockSettings>): Promise<ExecutionResult<Client>> {
+  release(lock: Lock<Client>, settings?: Partial<RedlockSettings>): Promise<ExecutionResult<Client>>
+  /** As redlock 4 has it: `unlock`. */
+  release(lock: Version4Lock, callback?: Version4Callback<void>): Promise<void>
+  release(
+    lock: Lock<Client> | Version4Lock,
+    more?: Partial<RedlockSettings> | Version4Callback<void>,
+  ): Promise<ExecutionResult<Client> | void> {
+    if (lock instanceof Version4Lock) return lock.unlock(more as Version4Callback<void> | undefined)
+    return this.#release(lock, more as Partial<RedlockSettings> | undefined)
+  }
+
+  async #release(lock: Lock<Client>, settings?: Partial<RedlockSettings>): Promise<ExecutionResult<Client>> {
     const { hold, expiration } = lockOrThrow(lock)
     const isFirst = hold?.lease.released === false
+    const why = lossOf(hold, isFirst)
     lock.expiration = 0
     hold?.end()
     const ref = this.#ref(lock, RELEASE_TTL_MS)
@@ -68,23 +84,36 @@ export class Redlock<Client extends object = object> extends EventEmitter {
     const isOver = (): boolean => clock.wallMs() >= expiration
     return this.#execute('release', lock, settings, isOver, async (tries) => {
       // The lease itself is released once; what failed is tried again on the nodes.
-      if (isFirst && tries === 1) return hold.lease.release()
-      return (await engine.release(ref)).ours
+      const ours = isFirst && tries === 1 ? await hold.lease.release() : (await engine.release(ref)).ours
+      return ours || new LeaseLostError(ref.resources, why)
     })
   }
 
   /** Resolves with another lock for the same keys. */
-  async extend(existing: Lock<Client>, duration: number, settings?: Partial<RedlockSettings>): Promise<Lock<Client>> {
+  extend(existing: Lock<Client>, duration: number, settings?: Partial<RedlockSettings>): Promise<Lock<Client>>
+  /** As redlock 4 has it: changes the lock and resolves with it. */
+  extend(existing: Version4Lock, ttl: number, callback?: Version4Callback<Version4Lock>): Promise<Version4Lock>
+  extend(
+    existing: Lock<Client> | Version4Lock,
+    duration: number,
+    more?: Partial<RedlockSettings> | Version4Callback<Version4Lock>,
+  ): Promise<Lock<Client> | Version4Lock> {
+    if (existing instanceof Version4Lock)
+      return existing.extend(duration, more as Version4Callback<Version4Lock> | undefined)
+    return this.#extend(existing, duration, more as Partial<RedlockSettings> | undefined)
+  }
+
+  async #extend(existing: Lock<Client>, duration: number, settings?: Partial<RedlockSettings>): Promise<Lock<Client>> {
     durationOrThrow(duration)
     const { clock, engine } = this.#shared
     const { hold, resources, value } = lockOrThrow(existing)
     if (existing.expiration < clock.wallMs()) throw new ExecutionError(EXPIRED, [])
     const startMs = clock.wallMs()
     const { attempts } = await this.#execute('extend', existing, settings, isNever, async () => {
-      if (hold !== undefined) return hold.extend(duration).then(() => true, falseIfLost)
+      if (hold !== undefined) return hold.extend(duration).then(() => true, lossOrThrow)
       const [answer] = await engine.extend([this.#ref(existing, duration)])
       if (answer!.kind === 'unknown') throw new EngineError(answer!.cause.message, resources, { cause: answer!.cause })
-      return answer!.kind === 'held'
+      return answer!.kind === 'held' || new LeaseLostError(resources, 'stolen')
     })
     existing.expiration = 0
     const read = settingsOf(settings, this.settings)
@@ -141,6 +170,26 @@ export class Redlock<Client extends object = object> extends EventEmitter {
 
   // What of the API of redlock 4 can be served.
 
+  get servers(): Client[] {
+    return [...this.clients]
+  }
+
+  get driftFactor(): number {
+    return this.settings.driftFactor
+  }
+
+  get retryCount(): number {
+    return this.settings.retryCount
+  }
+
+  get retryDelay(): number {
+    return this.settings.retryDelay
+  }
+
+  get retryJitter(): number {
+    return this.settings.retryJitter
+  }
+
   lock(resource: string | string[], ttl: number, callback?: Version4Callback<Version4Lock>): Promise<Version4Lock> {
     return version4.lock(this as unknown as Redlock, resource, ttl, undefined, callback)
   }
@@ -154,16 +203,22 @@ export class Redlock<Client extends object = object> extends EventEmitter {
     return version4.lock(this as unknown as Redlock, resource, ttl, options, callback)
   }
 
+  acquireWithOptions(
+    resource: string | string[],
+    ttl: number,
+    options: Partial<RedlockSettings>,
+    callback?: Version4Callback<Version4Lock>,
+  ): Promise<Version4Lock> {
+    return this.lockWithOptions(resource, ttl, options, callback)
+  }
+
   unlock(lock: Version4Lock, callback?: Version4Callback<void>): Promise<void> {
     return lock.unlock(callback)
   }
 
-  /** Not served: bluebird makes disposers. */
-  disposer(): never {
-    throw new TypeError(
-      'disposer: expected another call, because a disposer is an object of bluebird; write ' +
-        'redlock.using([resource], ttl, async (signal) => { … }) instead of Promise.using(redlock.disposer(resource, ttl), …)',
-    )
+  /** For bluebird's `Promise.using`, which unlocks it. A failed unlock is told to `onError` only. */
+  disposer(resource: string | string[], ttl: number, onError?: (error: Error) => unknown): Promise<Version4Disposer> {
+    return version4.disposer(this.lock(resource, ttl), onError)
   }
 
   async #acquire(
@@ -201,7 +256,7 @@ export class Redlock<Client extends object = object> extends EventEmitter {
     { value, resources }: Lock<Client>,
     given: Partial<RedlockSettings> | undefined,
     isOver: () => boolean,
-    attempt: (tries: number) => Promise<boolean>,
+    attempt: (tries: number) => Promise<true | LeaseLostError>,
   ): Promise<ExecutionResult<Client>> {
     const settings = settingsOf(given, this.settings)
     const mostTries = settings.retryCount === -1 ? Infinity : settings.retryCount + 1
@@ -210,8 +265,8 @@ export class Redlock<Client extends object = object> extends EventEmitter {
     for (let tries = 1; ; tries++) {
       const { stats, outcome } = await this.#shared.withBallot(operation, value, about, () => attempt(tries))
       attempts.push(stats)
-      if (outcome.status === 'fulfilled' && outcome.value) return { attempts }
-      if (outcome.status === 'fulfilled') throw new ExecutionError(NO_QUORUM, attempts)
+      if (outcome.status === 'fulfilled' && outcome.value === true) return { attempts }
+      if (outcome.status === 'fulfilled') throw new ExecutionError(NO_QUORUM, attempts, outcome.value)
       if (!(outcome.reason instanceof EngineError)) throw outcome.reason
       if (tries >= mostTries || isOver()) throw new ExecutionError(NO_QUORUM, attempts, outcome.reason)
       await sleep(this.#shared.clock, delayMs(settings))
@@ -239,6 +294,14 @@ export class Redlock<Client extends object = object> extends EventEmitter {
   }
 }
 
+/** The types that programs with redlock 4 name: `Redlock.Lock` is the type of what `lock()` resolves with. */
+export declare namespace Redlock {
+  export type Lock = Version4Lock
+  export type LockError = InstanceType<typeof Redlock.LockError>
+  export type Options = Partial<RedlockInstanceSettings>
+  export type Callback<T> = Version4Callback<T>
+}
+
 /** Of a lock of another process the duration is not known. It decides only how long a node may take to answer. */
 const RELEASE_TTL_MS = 10_000
 
@@ -250,9 +313,25 @@ function isNever(): boolean {
   return false
 }
 
-function falseIfLost(error: unknown): boolean {
-  if (error instanceof LeaseLostError) return false
+function lossOrThrow(error: unknown): LeaseLostError {
+  if (error instanceof LeaseLostError) return error
   throw error
+}
+
+/** Why a release finds that the lock is not ours. */
+function lossOf(hold: Hold | undefined, isFirst: boolean): LossReason {
+  if (hold === undefined) return 'stolen'
+  return isFirst && hold.lease.held ? 'unnoticed' : hold.lease.why()
+}
+
+/** redlock puts them into a set, where one client twice is one vote, and says nothing. */
+function distinctOrThrow<Client>(clients: readonly Client[]): Set<Client> {
+  const twice = clients.findIndex((client, index) => clients.indexOf(client) < index)
+  if (twice === -1) return new Set(clients)
+  throw new TypeError(
+    `clients[${twice}]: expected a client of its own, got the same object as clients[${clients.indexOf(clients[twice]!)}]; it would be ` +
+      'one vote, so write each client once',
+  )
 }
 
 function iterableOrThrow<Client>(clients: Iterable<Client>): Iterable<Client> {
@@ -263,7 +342,8 @@ function iterableOrThrow<Client>(clients: Iterable<Client>): Iterable<Client> {
 function lockOrThrow<Client extends object>(lock: Lock<Client>): Lock<Client> {
   if (lock instanceof Lock) return lock
   throw new TypeError(
-    `lock: expected one that acquire has returned, got ${shown(lock)}; of redlock 4 use lock.unlock()`,
+    `lock: expected one that acquire has returned, got ${shown(lock)}; hand over what it has resolved with: ` +
+      'const lock = await redlock.acquire([name], duration)',
   )
 }
 

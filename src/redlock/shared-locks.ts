@@ -6,6 +6,7 @@ import type { LockEvent } from '../events.ts'
 import { createLocks, type Locks } from '../locks.ts'
 import { Ballot, OpenBallots } from './ballots.ts'
 import type { ExecutionStats } from './errors.ts'
+import type { RetryWindow } from './retry-window.ts'
 
 /** What decides whether two instances can share their locks. */
 export interface SharedTerms {
@@ -14,7 +15,7 @@ export interface SharedTerms {
   readonly maxTtl: number | undefined
 }
 
-/** By their first client. Forgotten with it. */
+/** By each of their clients. Forgotten with them. */
 const known = new WeakMap<object, SharedLocks<object>[]>()
 
 /** The locks of a set of clients: one engine for all instances that are alike, because a process wakes its own waiters itself. */
@@ -22,11 +23,11 @@ export function sharedLocks<Client extends object>(
   clients: readonly Client[],
   terms: SharedTerms,
 ): SharedLocks<Client> {
-  const ofFirst = known.get(clients[0]!) ?? []
-  const same = ofFirst.find((shared) => shared.fits(clients, terms))
+  const same = known.get(clients[0]!)?.find((shared) => shared.fits(clients, terms))
   if (same !== undefined) return same as unknown as SharedLocks<Client>
   const made = new SharedLocks(clients, terms)
-  known.set(clients[0]!, [...ofFirst, made as unknown as SharedLocks<object>])
+  for (const client of clients)
+    known.set(client, [...(known.get(client) ?? []), made as unknown as SharedLocks<object>])
   return made
 }
 
@@ -37,6 +38,8 @@ export interface AcquireCall<Client extends object> {
   readonly ids: number[]
   readonly resources: number
   readonly onAgainst: (error: Error) => void
+  /** Where it waits. */
+  readonly window?: RetryWindow | undefined
 }
 
 export class SharedLocks<Client extends object> {
@@ -66,15 +69,15 @@ export class SharedLocks<Client extends object> {
     const own = this.#terms
     const isAlike = own.driftFactor === driftFactor && own.prefix === prefix && own.maxTtl === maxTtl
     const members: readonly object[] = this.clients
-    return isAlike && clients.length === members.length && clients.every((client, index) => client === members[index])
+    return isAlike && clients.length === members.length && clients.every((client) => members.includes(client))
   }
 
   /** Its clients are closed: who comes with them again gets an engine of its own. */
   forget(): void {
-    known.set(
-      this.clients[0]!,
-      known.get(this.clients[0]!)!.filter((shared) => (shared as unknown) !== this),
-    )
+    for (const client of this.clients) {
+      const others = known.get(client)!.filter((shared) => (shared as unknown) !== this)
+      known.set(client, others)
+    }
   }
 
   /** Makes a call of the locks, and notes its attempts. */
@@ -113,9 +116,10 @@ export class SharedLocks<Client extends object> {
       this.#asking.ids.push(event.call)
       this.#calls.set(event.call, this.#asking)
     }
-    if (event.type !== 'attempt') return
+    if (!('call' in event)) return
     const call = this.#calls.get(event.call)
-    if (call === undefined) return
+    call?.window?.observe(event)
+    if (call === undefined || event.type !== 'attempt') return
     const ballot = new Ballot(this.clients, call.resources, call.onAgainst)
     call.made.push({ atMs: this.clock.monotonicMs(), owner: event.owner, ballot })
     this.#ballots.add('acquire', event.owner, ballot)

@@ -6,6 +6,13 @@ import { settingsOf, type RedlockSettings } from './settings.ts'
 
 export type Version4Callback<T> = (error: Error | null, value?: T) => void
 
+/** What bluebird's `using` takes for a disposer: it looks for these methods, and converts any promise of them. */
+export interface Version4Disposer {
+  promise(): Promise<Version4Lock>
+  resource(): Version4Lock
+  tryDispose(): Promise<void>
+}
+
 /** A lock as redlock 4 has it: `extend` changes it and resolves with it. */
 export class Version4Lock {
   readonly redlock: Redlock
@@ -67,13 +74,31 @@ export const version4 = {
     const acquired = redlock.acquire(names, ttl, options).then((lock) => new Version4Lock(redlock, lock, retryCount))
     return settle(acquired, `Exceeded ${retryCount} attempts to lock the resource "${names.join(',')}".`, callback)
   },
+
+  /** A failed unlock is told to `onError` and to nobody else. */
+  async disposer(
+    locking: Promise<Version4Lock>,
+    onError: (error: Error) => unknown = () => undefined,
+  ): Promise<Version4Disposer> {
+    const lock = await locking
+    return {
+      promise: () => locking,
+      resource: () => lock,
+      tryDispose: async () => void (await lock.unlock().catch(onError)),
+    }
+  },
 }
 
-/** Failures as redlock 4 has them, and its callbacks. What a callback throws is an uncaught exception, as there. */
+/** Failures as redlock 4 has them, and its callbacks. */
 function settle<T>(work: Promise<T>, message: string, callback: Version4Callback<T> | undefined): Promise<T> {
   const settled = work.catch((error: unknown) => {
     throw error instanceof ExecutionError ? new LockError(message, error.attempts.length, error) : error
   })
-  if (typeof callback === 'function') callbackify(() => settled)((error, value) => callback(error, value))
-  return settled
+  return told(settled, callback)
+}
+
+/** Tells a callback as well, if there is one. What it throws is an uncaught exception, as in redlock 4. */
+export function told<T>(work: Promise<T>, callback: Version4Callback<T> | undefined): Promise<T> {
+  if (typeof callback === 'function') callbackify(() => work)((error, value) => callback(error, value))
+  return work
 }

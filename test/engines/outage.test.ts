@@ -2,9 +2,10 @@ import { Redis } from 'ioredis'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { etcd } from '../../src/engines/etcd/index.ts'
 import { redis, redlock } from '../../src/engines/redis/index.ts'
-import { createLocks, type Engine, type LockEvent, type Locks } from '../../src/index.ts'
-import { startEtcdCluster } from '../../harness/servers/etcd.ts'
+import { createLocks, type Duration, type Engine, type LockEvent, type Locks } from '../../src/index.ts'
+import { startEtcd, startEtcdCluster } from '../../harness/servers/etcd.ts'
 import { startRedis, startRedisNodes } from '../../harness/servers/redis.ts'
+import { until } from '../../harness/until.ts'
 
 /** Not longer than a request may take: the wait is over before the engine knows that it has failed. */
 const WAIT = '1s'
@@ -16,9 +17,9 @@ interface Told {
   readonly denied: () => LockEvent | undefined
 }
 
-function locksOn(engine: Engine): Told {
+function locksOn(engine: Engine, ttl: Duration = TTL): Told {
   const events: LockEvent[] = []
-  const locks = createLocks(engine, { ttl: TTL, observe: (event) => void events.push(event) })
+  const locks = createLocks(engine, { ttl, observe: (event) => void events.push(event) })
   onTestFinished(() => locks.close())
   return { locks, denied: () => events.find(({ type }) => type === 'denied') }
 }
@@ -84,4 +85,51 @@ describe('an outage is not a resource that is busy', () => {
     await expect(locks.acquire('k', { wait: WAIT })).rejects.toMatchObject({ code: 'ENGINE' })
     expect(denied()).toMatchObject({ reason: 'failed' })
   })
+
+  test('redis, redlock and etcd: it begins in the middle of a wait', async () => {
+    const outcomes = await Promise.all([inTheMiddle('redis'), inTheMiddle('redlock'), inTheMiddle('etcd')])
+    const denied = { reason: 'failed' }
+    expect(outcomes).toMatchObject([
+      { outcome: { code: 'ENGINE', transient: true }, denied },
+      { outcome: { code: 'QUORUM', transient: true }, denied },
+      { outcome: { code: 'ENGINE', transient: true }, denied },
+    ])
+  })
 })
+
+/** What becomes of a wait during which the servers are killed. */
+async function inTheMiddle(name: keyof typeof OUTAGES) {
+  const { engine, kill } = await OUTAGES[name]()
+  const [holder, waiter] = [locksOn(engine(), '3s'), locksOn(engine(), '10s')]
+  await holder.locks.acquire('k')
+  const waiting = waiter.locks.tryAcquire('k', { wait: '5s' }).catch((error: unknown) => error)
+  await until(async () => (await holder.locks.status('k'))?.waiters === 1, { what: 'it is in line' })
+  await kill()
+  return { outcome: await waiting, denied: waiter.denied() }
+}
+
+interface Outage {
+  readonly engine: () => Engine
+  readonly kill: () => Promise<unknown>
+}
+
+const OUTAGES: Record<'redis' | 'redlock' | 'etcd', () => Promise<Outage>> = {
+  async redis() {
+    const server = await startRedis()
+    onTestFinished(() => server.stop())
+    return { engine: () => redis(client(server.url)), kill: () => server.kill() }
+  },
+  async redlock() {
+    const { nodes, stop } = await startRedisNodes(3)
+    onTestFinished(stop)
+    return {
+      engine: () => redlock(nodes.map(({ url }) => client(url))),
+      kill: () => Promise.all(nodes.slice(1).map((node) => node.kill())),
+    }
+  },
+  async etcd() {
+    const server = await startEtcd()
+    onTestFinished(() => server.stop())
+    return { engine: () => etcd(server.url), kill: () => server.kill() }
+  },
+}

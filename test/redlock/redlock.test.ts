@@ -2,6 +2,7 @@ import { Cluster, Redis } from 'ioredis'
 // @ts-expect-error -- its package.json does not say where its types are
 import UntypedRedlock from 'redlock'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { startProxy } from '../../harness/faults/proxy.ts'
 import { startRedis, startRedisNodes, type RedisServer } from '../../harness/servers/redis.ts'
 import { until } from '../../harness/until.ts'
 import Redlock, { ExecutionError, Lock, Redlock as Named, ResourceLockedError } from '../../src/redlock/index.ts'
@@ -295,13 +296,36 @@ test('instances with the same clients share one engine: a release of one is hand
   await next.release()
   const terms = { driftFactor: 0.01, prefix: undefined, maxTtl: undefined }
   expect(sharedLocks([client], terms)).toBe(sharedLocks([client], terms))
-  expect(sharedLocks(nodes, terms)).not.toBe(sharedLocks(nodes, { ...terms, maxTtl: 5000 }))
+  const ofAll = sharedLocks(nodes, terms)
+  expect(ofAll).not.toBe(sharedLocks(nodes, { ...terms, maxTtl: 5000 }))
+  expect(sharedLocks(nodes.toReversed(), terms)).toBe(ofAll)
+  expect(sharedLocks(nodes.slice(0, 2), terms)).not.toBe(ofAll)
+})
+
+test('a second release says by its cause that the lock was released', async () => {
+  const lock = await new Redlock([client]).acquire([name], 30_000)
+  await lock.release()
+  expect((await failure(lock.release())).cause).toMatchObject({ code: 'LEASE_LOST', reason: 'released' })
+  const taken = await new Redlock([client]).acquire([name], 30_000)
+  await client.del(name)
+  expect((await failure(taken.release())).cause).toMatchObject({ reason: 'unnoticed' })
+  const gone = await new Redlock([client]).acquire([name], 30_000)
+  await client.del(name)
+  expect((await failure(gone.extend(30_000))).cause).toMatchObject({ reason: 'stolen' })
+})
+
+test('one client twice is refused; redlock takes it for one vote and says nothing', () => {
+  expect(new RealRedlock([client, client] as never).clients.size).toBe(1)
+  expect(() => new Redlock([nodes[0]!, client, nodes[0]!])).toThrow(
+    'clients[2]: expected a client of its own, got the same object as clients[0]; it would be one vote, so write each client once',
+  )
 })
 
 test('quit closes the clients and releases nothing', async () => {
   const own = connect(server.port)
   const redlock = new Redlock([own], { retryCount: 1, retryDelay: 10 })
-  const lock = await redlock.acquire([name], 30_000)
+  // It may take longer than that to connect.
+  const lock = await redlock.acquire([name], 30_000, { retryDelay: 10_000 })
   await redlock.quit()
   expect(await client.get(name)).toBe(lock.value)
   const error = await failure(redlock.acquire([`${name}:b`], 1000))
@@ -336,5 +360,35 @@ test('what redlock takes and this cannot is refused with what to write instead',
     'lock: expected one that acquire has returned, got an object',
   )
   await expect(redlock.acquire([name], 10)).rejects.toThrow('ttl: expected at least 50 ms, got 10')
-  expect(() => redlock.disposer()).toThrow('redlock.using([resource], ttl')
 })
+
+test.each(['one server', 'a quorum'])(
+  'on %s that answers after the retries: a free lock is got, and a held one is asked for as often as by redlock',
+  async (where) => {
+    const ports = where === 'one server' ? [server.port] : group.nodes.map(({ port }) => port)
+    const proxies = await Promise.all(ports.map((port) => startProxy(port)))
+    try {
+      const far = proxies.map(({ port }) => connect(port))
+      const settings = { retryCount: 1, retryDelay: 10, retryJitter: 0 }
+      const [redlock, peer] = [new Redlock(far, settings), new RealRedlock(far, settings)]
+      // Connections and scripts are there before anything is slow.
+      for (const each of [redlock, peer])
+        await (await each.acquire([`${name}:first`], 10_000, { retryCount: 100 })).release()
+      for (const proxy of proxies) proxy.delay(40)
+      const lock = await redlock.acquire([name], 10_000)
+      expect(lock.attempts).toHaveLength(1)
+      await lock.release()
+      for (const redis of where === 'one server' ? [client] : nodes) await redis.set(name, 'somebody')
+      let against = 0
+      redlock.on('error', () => against++)
+      for (const each of [redlock, peer]) {
+        const error: unknown = await each.acquire([name], 10_000).catch((error: unknown) => error)
+        expect(await Promise.all((error as ExecutionError).attempts)).toHaveLength(2)
+      }
+      // As many votes as those attempts have: none of them was said twice.
+      expect(against).toBe(2 * ports.length)
+    } finally {
+      for (const proxy of proxies) await proxy.close()
+    }
+  },
+)

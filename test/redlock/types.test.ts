@@ -70,12 +70,35 @@ export function vote(result: ClientExecutionResult): number | Error {
 await redlock.quit()
 `
 
-async function compile(name: string, types: string): Promise<string> {
+/** What programs with redlock 4 and its `@types/redlock` write. */
+const PROGRAM_4 = `
+import { Redis } from 'ioredis'
+import Redlock from 'redlock'
+
+const options: Redlock.Options = { driftFactor: 0.01, retryCount: 3, retryDelay: 200 }
+const redlock = new Redlock([new Redis()], options)
+const onUnlock: Redlock.Callback<void> = (error) => console.error(error)
+
+export async function charge(id: string): Promise<string> {
+  const lock: Redlock.Lock = await redlock.lock(id, 5000)
+  const extended: Redlock.Lock = await lock.extend(5000)
+  await redlock.extend(extended, 5000)
+  await redlock.release(extended, onUnlock)
+  return extended.value
+}
+
+export function attempts(error: unknown): number {
+  const failure: Redlock.LockError | undefined = error instanceof Redlock.LockError ? error : undefined
+  return failure?.attempts ?? 0
+}
+`
+
+async function compile(name: string, types: string, program = PROGRAM): Promise<string> {
   const project = path.join(folder, name)
   mkdirSync(project)
   symlinkSync(path.join(ROOT, 'node_modules'), path.join(project, 'node_modules'))
   writeFileSync(path.join(project, 'package.json'), '{ "type": "module" }')
-  writeFileSync(path.join(project, 'program.ts'), PROGRAM)
+  writeFileSync(path.join(project, 'program.ts'), program)
   const compilerOptions = {
     target: 'es2022',
     module: 'nodenext',
@@ -100,4 +123,8 @@ test.each([
   ['ringfence/redlock', 'dist/redlock/index.d.ts'],
 ])('a program compiles with the types of %s, and only its import differs', async (name, types) => {
   expect(await compile(name.replace('/', '-'), types)).toBe('')
+})
+
+test('a program with the types of redlock 4 compiles: its lock is Redlock.Lock', async () => {
+  expect(await compile('redlock-4', 'dist/redlock/index.d.ts', PROGRAM_4)).toBe('')
 })

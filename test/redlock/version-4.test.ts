@@ -1,4 +1,7 @@
+import { createRequire } from 'node:module'
 import { Redis } from 'ioredis'
+// @ts-expect-error -- it has no types
+import Redlock4 from 'redlock4'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { startRedis, type RedisServer } from '../../harness/servers/redis.ts'
 import Redlock, { LockError, type Version4Lock } from '../../src/redlock/index.ts'
@@ -45,6 +48,59 @@ test('and by callbacks', async () => {
   await new Promise<void>((resolve) => void lock.unlock(() => resolve()))
   expect(await client.exists('b', 'c')).toBe(0)
 })
+
+test('its settings and servers can be read, and locks go to the calls of the instance', async () => {
+  const options = { driftFactor: 0.02, retryCount: 1, retryDelay: 10, retryJitter: 5 }
+  const [real, redlock] = [new Redlock4([client], options), new Redlock([client], options)]
+  for (const name of ['servers', 'driftFactor', 'retryCount', 'retryDelay', 'retryJitter'] as const)
+    expect(redlock[name]).toEqual(real[name])
+  const lock = await redlock.acquireWithOptions('f', 10_000, { retryCount: 0 })
+  const before = lock.expiration
+  expect(await redlock.extend(lock, 20_000)).toBe(lock)
+  expect(lock.expiration).toBeGreaterThan(before)
+  const extended = new Promise((resolve) => void redlock.extend(lock, 30_000, (...told) => resolve(told)))
+  expect(await extended).toEqual([null, lock])
+  expect(await client.pttl('f')).toBeGreaterThan(20_000)
+  await new Promise<void>((resolve) => void redlock.release(lock, () => resolve()))
+  expect(await client.exists('f')).toBe(0)
+  await expect(redlock.release(lock)).rejects.toThrow('Unable to fully release the lock on resource "f".')
+})
+
+test('quit tells a callback', async () => {
+  const own = new Redis({ host: '127.0.0.1', port: server.port })
+  const redlock = new Redlock([own])
+  const quit = (): Promise<unknown> => new Promise((resolve) => void redlock.quit(resolve))
+  expect([await quit(), own.status]).toEqual([null, 'end'])
+  expect(await quit()).toMatchObject({ message: 'Connection is closed.' })
+})
+
+test.each(['redlock 4', 'ringfence/redlock'])(
+  "%s: bluebird's using takes a disposer, and unlocks it",
+  async (which) => {
+    const clients = [client]
+    const redlock = (
+      which === 'redlock 4' ? new Redlock4(clients, { retryCount: 1 }) : new Redlock(clients, { retryCount: 1 })
+    ) as Redlock
+    const { using } = createRequire(createRequire(import.meta.url).resolve('redlock4'))('bluebird') as {
+      using: <T>(disposer: unknown, work: (lock: Version4Lock) => Promise<T>) => Promise<T>
+    }
+    const value = await using(redlock.disposer('g', 10_000), async (lock) => {
+      expect(await client.get('g')).toBe(lock.value)
+      await expect(using(redlock.disposer('g', 1000), async () => 'in')).rejects.toThrow('Exceeded 1 attempts')
+      return 'done'
+    })
+    expect([value, await client.exists('g')]).toEqual(['done', 0])
+    const failing = using(redlock.disposer('g', 10_000), () => Promise.reject(new Error('no milk')))
+    await expect(failing).rejects.toThrow('no milk')
+    expect(await client.exists('g')).toBe(0)
+    const told: Error[] = []
+    await using(
+      redlock.disposer('g', 10_000, (error) => told.push(error)),
+      async () => void (await client.del('g')),
+    )
+    expect(told.map(({ message }) => message)).toEqual(['Unable to fully release the lock on resource "g".'])
+  },
+)
 
 test('clientError tells what is wrong with a node, and not that somebody has a lock', async () => {
   const redlock = new Redlock([client], { retryCount: 0 })

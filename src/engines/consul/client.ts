@@ -1,5 +1,5 @@
 import { given } from '../../arguments.ts'
-import type { Endpoints, HttpCall, HttpReply } from '../shared/http/endpoints.ts'
+import { MOST_OF_ERROR, type Endpoints, type HttpCall, type HttpReply } from '../shared/http/endpoints.ts'
 import { fromBase64, jsonIn } from '../shared/http/text.ts'
 import { ConsulError, isFinal } from './errors.ts'
 
@@ -113,7 +113,7 @@ export class ConsulClient {
       unfit,
     )
     if ([200, 404, 409].includes(reply.status)) return reply
-    throw new ConsulError(reply.text.trim() || `status ${reply.status}`, reply.status)
+    throw new ConsulError(reply.text.trim().slice(0, MOST_OF_ERROR) || `status ${reply.status}`, reply.status)
   }
 }
 

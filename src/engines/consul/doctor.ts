@@ -83,7 +83,10 @@ function checkCluster(agents: readonly ConsulAgent[]): Finding[] {
 
 /** What the servers say about each other. */
 async function checkHealth({ client, timeoutMs }: ConsulCall, url: string): Promise<Finding[]> {
-  const { answer, text } = await client.ask(url, '/v1/operator/autopilot/health', timeoutMs)
+  // The agent may go away between two questions.
+  const { answer, text } = await client
+    .ask(url, '/v1/operator/autopilot/health', timeoutMs)
+    .catch((error: unknown) => ({ answer: undefined, text: reasonOf(error) }))
   const { Servers: servers } = (answer ?? {}) as { Servers?: { Name: string; Healthy: boolean; SerfStatus: string }[] }
   if (!Array.isArray(servers)) {
     const found = sentence(`The servers' health could not be asked for: ${text.trim().slice(0, 100)}`)

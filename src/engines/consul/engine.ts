@@ -101,7 +101,7 @@ export class ConsulEngine implements Engine {
     return this.#withFailures(resources, async () => {
       if (resources.length > MOST_RESOURCES) {
         throw new RangeError(
-          `resource: expected at most ${MOST_RESOURCES} names at once, which is what fits in one transaction of Consul, got ${resources.length}`,
+          `resource: expected at most ${MOST_RESOURCES} names at once, which is what fits in one transaction of Consul, got ${resources.length}; take one name for all of them`,
         )
       }
       const timeoutMs = this.#plan.timeoutMs(ttlMs)
@@ -149,19 +149,29 @@ export class ConsulEngine implements Engine {
   }
 
   /** Not `handOver`: a session of its own for each waiter of a process costs more than a release. */
-  adopt({ resources, owner, token }: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal> {
+  adopt(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal> {
+    const { resources, owner } = lease
     return this.#withFailures(resources, async () => {
       if (resources.length > MOST_ADOPTED) {
         throw new RangeError(
-          `lease.resources: expected at most ${MOST_ADOPTED} names, which is what one transaction of Consul can move, got ${resources.length}`,
+          `lease.resources: expected at most ${MOST_ADOPTED} names, which is what one transaction of Consul can move, got ${resources.length}; release the lease there and acquire it here`,
         )
       }
       const timeoutMs = this.#plan.timeoutMs(next.ttlMs)
       const own = ownEntries(await this.#steps.read(resources, timeoutMs), owner)
-      if (own === undefined || own.some(({ createIndex }) => createIndex !== token))
-        return { kind: 'refused', reason: 'held' }
-      const outcome = await this.#take(next, timeoutMs, (session, value) =>
-        this.#steps.replace(own, session, value, timeoutMs),
+      if (own === undefined || areEarlier(own, lease)) return { kind: 'refused', reason: 'held' }
+      // The old owner may go on, so of an unknown outcome the keys go back to its session, with what they said.
+      const giveBack = async (session: string): Promise<void> => {
+        const [{ session: old, value }] = own as [ConsulEntry]
+        const adopted = own.map((entry) => ({ ...entry, session }))
+        const token = await this.#steps.replace(adopted, old!, parseValue(value)!, timeoutMs)
+        if (token !== undefined) await this.#client.renewSession(old!, timeoutMs)
+      }
+      const outcome = await this.#take(
+        next,
+        timeoutMs,
+        (session, value) => this.#steps.replace(own, session, value, timeoutMs),
+        giveBack,
       )
       if (outcome.kind === 'granted')
         this.#cleanup.later(() => this.#client.destroySession(own[0]!.session!, timeoutMs), next.ttlMs)
@@ -202,13 +212,17 @@ export class ConsulEngine implements Engine {
     { resources, owner, ttlMs }: LeaseRequest,
     timeoutMs: number,
     take: (session: string, value: ConsulValue) => Promise<bigint | undefined>,
+    untake?: (session: string) => Promise<void>,
   ): Promise<Grant | Refusal> {
     // A session whose answer is lost has locked nothing, and ends by itself.
     const session = await this.#steps.createSession(owner, ttlMs, timeoutMs)
-    const undo = async (): Promise<void> => {
+    const free = async (): Promise<unknown> => {
       const keys = resources.map((resource) => this.#steps.key(resource))
+      return this.#steps.free(keys, session, timeoutMs)
+    }
+    const undo = async (): Promise<void> => {
       // The keys first: those that end with their session have a lock-delay.
-      await this.#steps.free(keys, session, timeoutMs)
+      await (untake === undefined ? free() : untake(session))
       await this.#client.destroySession(session, timeoutMs)
     }
     try {
@@ -235,7 +249,7 @@ export class ConsulEngine implements Engine {
    */
   async #renew(lease: LeaseRef, timeoutMs: number): Promise<Extension> {
     const own = ownEntries(await this.#steps.read(lease.resources, timeoutMs), lease.owner)
-    if (own === undefined || own.some(({ createIndex }) => createIndex !== lease.token)) return { kind: 'lost' }
+    if (own === undefined || areEarlier(own, lease)) return { kind: 'lost' }
     const value = parseValue(own[0]!.value)!
     if (value.ttlMs !== lease.ttlMs) return this.#changeTtl(lease, own, value, timeoutMs)
     return { kind: (await this.#client.renewSession(own[0]!.session!, timeoutMs)) ? 'held' : 'lost' }
@@ -265,6 +279,11 @@ export class ConsulEngine implements Engine {
       throw error instanceof RangeError ? error : consulFailure(error, resources)
     }
   }
+}
+
+/** Not the keys that this lease was granted. They are greater where an adoption was given back, and lower never. */
+function areEarlier(own: readonly ConsulEntry[], { token }: LeaseRef): boolean {
+  return own.some(({ createIndex }) => createIndex < token)
 }
 
 function refusal(found: readonly (ConsulEntry | undefined)[], owner: string): Refusal {

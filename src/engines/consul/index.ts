@@ -2,7 +2,7 @@ import { optionsOrThrow } from '../../arguments.ts'
 import { systemClock, type Clock } from '../../clock.ts'
 import { durationMs, shown, type Duration } from '../../duration.ts'
 import type { Engine } from '../../engine.ts'
-import { systemRandom } from '../../random.ts'
+import { systemRandom, type Random } from '../../random.ts'
 import { Endpoints } from '../shared/http/endpoints.ts'
 import {
   httpTimeoutOrThrow,
@@ -17,6 +17,7 @@ import { ConsulEngine } from './engine.ts'
 
 export type { Fetch, FetchReply, TlsOptions } from '../shared/http/transport.ts'
 
+/** Options of `consul`. */
 export interface ConsulOptions {
   /** Every key begins with it and a slash. Default `ringfence`. */
   prefix?: string
@@ -45,6 +46,7 @@ export interface ConsulOptions {
   /** Makes the requests instead of node:http, for a proxy or for tracing. It then needs to know the certificates. */
   fetch?: Fetch
   clock?: Clock
+  random?: Random
 }
 
 const OPTIONS = [
@@ -59,6 +61,7 @@ const OPTIONS = [
   'requestTimeout',
   'fetch',
   'clock',
+  'random',
 ]
 
 /** Consul's own bounds. */
@@ -69,7 +72,7 @@ const DEFAULT_SESSION_TTL_MIN_MS = 10_000
 export function consul(url: string | readonly string[], options: ConsulOptions = {}): Engine {
   const urls = urlsOrThrow(url, 'url', 'http://127.0.0.1:8500')
   optionsOrThrow(options, OPTIONS)
-  const { clock = systemClock, lockDelay, sessionTtlMin = DEFAULT_SESSION_TTL_MIN_MS } = options
+  const { clock = systemClock, random = systemRandom, lockDelay, sessionTtlMin = DEFAULT_SESSION_TTL_MIN_MS } = options
   const lockDelayMs =
     lockDelay === undefined ? undefined : durationMs(lockDelay, 'lockDelay', { maxMs: MOST_LOCK_DELAY_MS })
   const client = new ConsulClient(new Endpoints(urls, transportOrThrow(options), clock), {
@@ -81,7 +84,7 @@ export function consul(url: string | readonly string[], options: ConsulOptions =
     client,
     prefix: plainPrefixOrThrow(options.prefix),
     clock,
-    random: systemRandom,
+    random,
     node: nameOrThrow(options.node, 'node'),
     minTtlMs: durationMs(sessionTtlMin, 'sessionTtlMin', { minMs: 100, maxMs: 86_400_000 }),
     lockDelayMs: (ttlMs) => lockDelayMs ?? Math.min(ttlMs, MOST_LOCK_DELAY_MS),

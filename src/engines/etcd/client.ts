@@ -1,4 +1,4 @@
-import type { Endpoints, HttpCall, HttpReply } from '../shared/http/endpoints.ts'
+import { MOST_OF_ERROR, shortOrThrow, type Endpoints, type HttpCall, type HttpReply } from '../shared/http/endpoints.ts'
 import { base64, fromBase64, jsonIn } from '../shared/http/text.ts'
 import { CODE, EtcdError, isCode, isStaleLogin } from './errors.ts'
 import type { KeyRange } from './keys.ts'
@@ -64,7 +64,7 @@ export class EtcdClient {
     try {
       for await (const piece of text) {
         const lines = (rest + piece).split('\n')
-        rest = lines.pop()!
+        rest = shortOrThrow(lines.pop()!)
         for (const line of lines) if (line !== '') yield messageIn({ status, text: line })
       }
       if (rest !== '') yield messageIn({ status, text: rest })
@@ -160,7 +160,7 @@ function errorIn(text: string): { message: string; code: number } | undefined {
   const error = (typeof inner === 'object' && inner !== null ? inner : answer) as EtcdJson | undefined
   const code = error?.['code'] ?? error?.['grpc_code']
   if (error === undefined || typeof code !== 'number') return undefined
-  return { message: String(error['message'] ?? inner), code }
+  return { message: String(error['message'] ?? inner).slice(0, MOST_OF_ERROR), code }
 }
 
 export function headerOf(answer: EtcdJson): EtcdHeader {

@@ -3,6 +3,7 @@ import { findings, sentence } from '../shared/findings.ts'
 import { askServers, checkLease, checkSize } from '../shared/http/doctor.ts'
 import { reasonOf } from '../shared/http/endpoints.ts'
 import { probed } from '../shared/probe.ts'
+import { text } from '../shared/shape.ts'
 import { headerOf, rangeFields, type EtcdJson } from './client.ts'
 import type { EtcdCall } from './engine.ts'
 import { CODE, isCode } from './errors.ts'
@@ -57,7 +58,7 @@ async function statusOf({ client, timeoutMs }: EtcdCall, url: string): Promise<E
     url,
     memberId,
     clusterId,
-    version: String(status['version']),
+    version: text(status, 'version') ?? 'unknown',
     hasLeader: status['leader'] !== undefined && status['leader'] !== '0',
     isLearner: status['isLearner'] === true,
   }
@@ -108,7 +109,7 @@ async function checkMembers({ client, timeoutMs }: EtcdCall, asked: readonly Etc
     const voters = list.filter((member) => member['isLearner'] !== true)
     found.push(checkSize(report, 'members', voters.length, 'voting member'))
     const ids = new Set(asked.map(({ memberId }) => memberId))
-    const others = voters.filter((member) => !ids.has(String(member['ID'])))
+    const others = voters.filter((member) => !ids.has(text(member, 'ID') ?? ''))
     if (others.length > 0) {
       const names = others.map(nameOf).join(', ')
       found.push(
@@ -121,7 +122,7 @@ async function checkMembers({ client, timeoutMs }: EtcdCall, asked: readonly Etc
       )
     }
     const { alarms = [] } = await client.call('maintenance/alarm', { action: 'GET' }, timeoutMs)
-    for (const { alarm } of alarms as EtcdJson[]) found.push(checkAlarm(String(alarm)))
+    for (const { alarm } of alarms as EtcdJson[]) found.push(checkAlarm(text({ alarm }, 'alarm') ?? 'without a name'))
   } catch (error) {
     const meaning = 'How many members there are, and whether an alarm is raised, was not checked.'
     found.push(report.note('members', sentence(`The members could not be listed: ${reasonOf(error)}`), meaning))
@@ -130,7 +131,9 @@ async function checkMembers({ client, timeoutMs }: EtcdCall, asked: readonly Etc
 }
 
 function nameOf({ name, ID: id }: EtcdJson): string {
-  return typeof name === 'string' && name !== '' ? name : `member ${String(id)} (not started)`
+  return typeof name === 'string' && name !== ''
+    ? name
+    : `member ${text({ id }, 'id') ?? 'without a number'} (not started)`
 }
 
 function checkAlarm(alarm: string): Finding {
@@ -147,10 +150,10 @@ function checkAlarm(alarm: string): Finding {
 /** Takes the shortest lease that there is. */
 async function checkShortestLease({ client, steps, random, timeoutMs }: EtcdCall, ttlMs: number): Promise<Finding[]> {
   const id = leaseIdOf(random.id(), 1)
-  const { TTL: shortest } = await client.call('lease/grant', { ID: id, TTL: '1' }, timeoutMs)
+  const shortest = text(await client.call('lease/grant', { ID: id, TTL: '1' }, timeoutMs), 'TTL')
   await steps.revoke(id, timeoutMs)
-  if (Number(shortest) <= secondsOf(ttlMs)) return []
-  const found = `The members keep every lease for at least ${String(shortest)} s; the ttl is ${ttlMs} ms.`
+  if (!(Number(shortest) > secondsOf(ttlMs))) return []
+  const found = `The members keep every lease for at least ${shortest} s; the ttl is ${ttlMs} ms.`
   const meaning = 'A holder that dies blocks the others for that long. That is slow, but safe.'
   return [report.note('shortest-lease', found, meaning, 'A shorter --election-timeout makes it shorter.')]
 }

@@ -130,15 +130,24 @@ export class EtcdEngine implements Engine {
    */
   async adopt(lease: LeaseRef, { ttlMs }: LeaseRequest): Promise<AdoptedGrant | Refusal> {
     const [answer] = await this.extend([{ ...lease, ttlMs }])
-    if (answer!.kind === 'unknown') throw answer!.cause
+    if (answer!.kind === 'unknown') {
+      // Its holder may go on, and counts on the time that it had.
+      if (ttlMs !== lease.ttlMs) this.#cleanup.later(() => this.#proved(lease), ttlMs)
+      throw answer!.cause
+    }
     if (answer!.kind === 'lost') return { kind: 'refused', reason: 'held' }
     return { kind: 'granted', token: lease.token, owner: lease.owner }
+  }
+
+  async #proved(lease: LeaseRef): Promise<void> {
+    const [answer] = await this.extend([lease])
+    if (answer!.kind === 'unknown') throw answer!.cause
   }
 
   async enqueue(request: LeaseRequest, signal: AbortSignal): Promise<QueuedGrant> {
     const place: EtcdPlace = this.#kept.take(request) ?? { ...request }
     try {
-      const grant = await waitInQueue(this.#call(request.ttlMs), place, signal)
+      const grant = await waitInQueue(this.#call(request.ttlMs), place, signal, request.failing)
       return { ...grant, owner: place.owner }
     } catch (error) {
       const isKept = signal.aborted && place.token !== undefined && request.hasHeir?.() === true

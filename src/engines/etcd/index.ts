@@ -2,7 +2,7 @@ import { optionsOrThrow } from '../../arguments.ts'
 import { systemClock, type Clock } from '../../clock.ts'
 import type { Duration } from '../../duration.ts'
 import type { Engine } from '../../engine.ts'
-import { systemRandom } from '../../random.ts'
+import { systemRandom, type Random } from '../../random.ts'
 import { Endpoints } from '../shared/http/endpoints.ts'
 import {
   httpTimeoutOrThrow,
@@ -18,6 +18,7 @@ import { keysUnder } from './keys.ts'
 
 export type { Fetch, FetchReply, TlsOptions } from '../shared/http/transport.ts'
 
+/** Options of `etcd`. */
 export interface EtcdOptions {
   /** Every key begins with it and a slash. Default `ringfence`. */
   prefix?: string
@@ -31,9 +32,10 @@ export interface EtcdOptions {
   /** Makes the requests instead of node:http, for a proxy or for tracing. It then needs to know the certificates. */
   fetch?: Fetch
   clock?: Clock
+  random?: Random
 }
 
-const OPTIONS = ['prefix', 'username', 'password', 'tls', 'requestTimeout', 'fetch', 'clock']
+const OPTIONS = ['prefix', 'username', 'password', 'tls', 'requestTimeout', 'fetch', 'clock', 'random']
 
 /**
  * Leases on an etcd cluster, 3.4 or newer, through its JSON gateway. Give the client URLs of all members: when one does not
@@ -42,7 +44,7 @@ const OPTIONS = ['prefix', 'username', 'password', 'tls', 'requestTimeout', 'fet
 export function etcd(endpoints: string | readonly string[], options: EtcdOptions = {}): Engine {
   const urls = urlsOrThrow(endpoints, 'endpoints', 'http://127.0.0.1:2379')
   optionsOrThrow(options, OPTIONS)
-  const { clock = systemClock } = options
+  const { clock = systemClock, random = systemRandom } = options
   const prefix = prefixOrThrow(options.prefix)
   const login = loginOrThrow(options)
   const timeoutMs = httpTimeoutOrThrow(options.requestTimeout)
@@ -52,7 +54,7 @@ export function etcd(endpoints: string | readonly string[], options: EtcdOptions
     keys: keysUnder(prefix),
     prefix,
     clock,
-    random: systemRandom,
+    random,
     loggedIn: login !== undefined,
     timeoutMs,
   })
@@ -63,7 +65,7 @@ function loginOrThrow({ username, password }: EtcdOptions): EtcdLogin | undefine
   if (user === undefined && secret === undefined) return undefined
   if (user === undefined || secret === undefined)
     throw new TypeError(
-      `expected username and password together, got ${user === undefined ? 'password' : 'username'} alone`,
+      `expected username and password together, got ${user === undefined ? 'password' : 'username'} alone; give both, or neither`,
     )
   return { username: user, password: secret }
 }

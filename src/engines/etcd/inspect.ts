@@ -1,4 +1,5 @@
-import type { LeaseInfo } from '../../engine.ts'
+import { given } from '../../arguments.ts'
+import type { InLine, LeaseInfo } from '../../engine.ts'
 import { together } from '../shared/together.ts'
 import { base64 } from '../shared/http/text.ts'
 import { rangeAnswer, rangeFields, type EtcdKeyValue } from './client.ts'
@@ -50,7 +51,7 @@ async function* pages({ client, keys, timeoutMs }: EtcdCall, resource?: string):
 
 async function shown(call: EtcdCall, groups: readonly EtcdKeyValue[][]): Promise<LeaseInfo[]> {
   const holders = groups.flatMap((places) => holdersAmong(call, places))
-  const infos = await together(holders, ASKED_AT_ONCE, async ({ place, waiters }): Promise<LeaseInfo | undefined> => {
+  const infos = await together(holders, ASKED_AT_ONCE, async ({ place, line }): Promise<LeaseInfo | undefined> => {
     const { resource, owner, shared } = call.keys.parse(place.key)!
     const { sinceMs } = parseValue(place.value)
     const bound = place.lease !== '0'
@@ -65,19 +66,24 @@ async function shown(call: EtcdCall, groups: readonly EtcdKeyValue[][]): Promise
       ...(shared ? { shared } : {}),
       // Compares the clocks of two machines, because there is no other way to know.
       ...(sinceMs === undefined ? {} : { heldMs: Math.max(0, call.clock.wallMs() - sinceMs) }),
-      waiters,
+      waiters: line.length,
+      ...(line.length > 0 ? { line } : {}),
     }
   })
   return infos.filter((info) => info !== undefined)
 }
 
-/** The first place, or all shared ones up to the first one that is not. */
+/** The first place, or all shared ones up to the first one that is not. The others are in line. */
 function holdersAmong(
   { keys }: EtcdCall,
   places: EtcdKeyValue[],
-): { readonly place: EtcdKeyValue; readonly waiters: number }[] {
+): { readonly place: EtcdKeyValue; readonly line: readonly InLine[] }[] {
   places.sort((a, b) => Number(a.createRevision - b.createRevision))
   const writer = places.findIndex(({ key }) => !keys.parse(key)!.shared)
   const count = writer < 0 ? places.length : Math.max(writer, 1)
-  return places.slice(0, count).map((place) => ({ place, waiters: places.length - count }))
+  const line = places.slice(count).map(({ key, value }): InLine => {
+    const { waitsSinceMs: since } = parseValue(value)
+    return { owner: keys.parse(key)!.owner, ...given({ since }) }
+  })
+  return places.slice(0, count).map((place) => ({ place, line }))
 }

@@ -103,23 +103,25 @@ export function ownLeaseId({ owner, ttlMs }: { readonly owner: string; readonly 
   return leaseIdOf(owner, secondsOf(ttlMs))
 }
 
-/** The value of a key: the ttl asked for, and since when the owner holds it. */
+/** The value of a key: the ttl asked for, and since when the owner holds it, or began to wait. Times are of the owner's wall clock. */
 export interface EtcdValue {
   readonly ttlMs: number
-  /** By the owner's wall clock. Undefined for an owner that had to wait: nothing is written when the wait is over. */
+  /** Undefined for an owner that had to wait: nothing is written when the wait is over. */
   readonly sinceMs?: number
+  readonly waitsSinceMs?: number
 }
 
-export function valueText({ ttlMs, sinceMs }: EtcdValue): string {
-  return JSON.stringify(sinceMs === undefined ? { ttlMs } : { ttlMs, sinceMs })
+export function valueText({ ttlMs, sinceMs, waitsSinceMs }: EtcdValue): string {
+  return JSON.stringify({ ttlMs, sinceMs, waitsSinceMs })
 }
 
 export function parseValue(text: string): Partial<EtcdValue> {
   try {
-    const { ttlMs, sinceMs } = JSON.parse(text) as Record<string, unknown>
+    const { ttlMs, sinceMs, waitsSinceMs } = JSON.parse(text) as Record<string, unknown>
     return {
       ...(typeof ttlMs === 'number' ? { ttlMs } : {}),
       ...(typeof sinceMs === 'number' ? { sinceMs } : {}),
+      ...(typeof waitsSinceMs === 'number' ? { waitsSinceMs } : {}),
     }
   } catch {
     // Other software wrote it.

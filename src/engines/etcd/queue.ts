@@ -5,7 +5,7 @@ import { EngineError } from '../../errors.ts'
 import { base64 } from '../shared/http/text.ts'
 import { created, put, rangeFields, rangeRequest, type EtcdJson } from './client.ts'
 import type { EtcdCall } from './engine.ts'
-import { EtcdError } from './errors.ts'
+import { EtcdError, etcdFailure } from './errors.ts'
 import { ownLeaseId, valueText, type KeyRange } from './keys.ts'
 
 /** A waiter looks again after this time at the latest: the member that it listens to may hang. */
@@ -24,7 +24,12 @@ export interface EtcdPlace extends LeaseRequest {
  * nobody but others who share. Revisions put the places of all requests in one order, so no two requests can wait for each
  * other.
  */
-export async function waitInQueue(call: EtcdCall, place: EtcdPlace, signal: AbortSignal): Promise<QueuedGrant> {
+export async function waitInQueue(
+  call: EtcdCall,
+  place: EtcdPlace,
+  signal: AbortSignal,
+  failing: LeaseRequest['failing'],
+): Promise<QueuedGrant> {
   const { client, clock, random } = call
   const { ttlMs } = place
   let heard = instant(clock)
@@ -37,15 +42,21 @@ export async function waitInQueue(call: EtcdCall, place: EtcdPlace, signal: Abor
       const seen = await look(call, place, token)
       signal.throwIfAborted()
       heard = since
+      failing?.(undefined)
       if (seen.kind === 'first') return { kind: 'granted', token, since }
       if (seen.kind === 'behind') await predecessorGone(call, seen, ttlMs, signal)
       failures = 0
     } catch (error) {
       if (signal.aborted || !isTransient(error)) throw error
       if (client.endpoints.closed)
-        throw new EngineError('etcd: this engine is closed', place.resources, { cause: error, transient: false })
+        throw new EngineError('etcd: this engine is closed; make a new one', place.resources, {
+          cause: error,
+          transient: false,
+        })
       // Nothing could be proved for a whole ttl: the place may be gone, and the caller should learn why.
       if (elapsedMs(clock, heard) > ttlMs) throw error
+      // The end of the watch alone says nothing: another member may answer.
+      if (heard !== since) failing?.(etcdFailure(error, place.resources))
       await sleep(clock, backOffMs(random, RETRY, failures++), signal)
     }
   }
@@ -57,20 +68,24 @@ function isTransient(error: unknown): boolean {
 }
 
 /** Safe to repeat: keys that exist already stay as they are. */
-async function takePlace({ client, steps, keys, timeoutMs }: EtcdCall, request: LeaseRequest): Promise<bigint> {
-  const { resources, owner, ttlMs } = request
+async function takePlace({ client, steps, keys, clock, timeoutMs }: EtcdCall, request: LeaseRequest): Promise<bigint> {
+  const { resources, owner, ttlMs, waitedMs = 0 } = request
   const own = keys.own(request)
+  const value = valueText({ ttlMs, waitsSinceMs: Math.round(clock.wallMs() - waitedMs) })
   await steps.grantLease({ owner, ttlMs }, timeoutMs)
   const { header, succeeded, results } = await client.transact(
     own.map((key) => created({ key: base64(key) }, '0')),
-    own.map((key) => put(key, valueText({ ttlMs }), ownLeaseId({ owner, ttlMs }))),
+    own.map((key) => put(key, value, ownLeaseId({ owner, ttlMs }))),
     [rangeRequest({ key: base64(own[0]!) })],
     timeoutMs,
   )
   if (succeeded) return header.revision
   const mine = results[0]?.[0]
   if (mine === undefined)
-    throw new EngineError('etcd: a part of our place in the queue was removed by someone else', resources)
+    throw new EngineError(
+      'etcd: a part of our place in the queue was removed by someone else; call again, and find out who deletes keys below the prefix',
+      resources,
+    )
   return mine.createRevision
 }
 
@@ -121,7 +136,10 @@ function upTo(revision: bigint, ranges: readonly KeyRange[], limit: number): obj
 }
 
 function gone(resources: readonly string[]): EngineError {
-  return new EngineError('etcd: our place in the queue is gone', resources)
+  return new EngineError(
+    'etcd: our place in the queue is gone: its lease ran out, or someone deleted its key; call again',
+    resources,
+  )
 }
 
 /** Resolves when the key is deleted after that revision, or when it is time to look again. */

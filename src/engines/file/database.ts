@@ -97,7 +97,7 @@ function assertNoLogLeft(path: string): void {
  */
 function createDatabase(path: string, library: SqliteLibrary, random: Random): void {
   const folder = dirname(path)
-  mkdirSync(folder, { recursive: true, mode: 0o700 })
+  createFolder(folder)
   const draft = `${path}.${random.id().slice(0, 12)}.new`
   try {
     closeSync(openSync(draft, 'wx', 0o600))
@@ -113,6 +113,22 @@ function createDatabase(path: string, library: SqliteLibrary, random: Random): v
     closeSync(handle)
   } finally {
     for (const suffix of ['', '-wal', '-shm', '-journal']) rmSync(draft + suffix, { force: true })
+  }
+}
+
+/** With those above it. `recursive: true` never ends where a folder cannot be made although the one above it is there, as in /proc. */
+function createFolder(folder: string): void {
+  if (stat(folder) !== undefined) return
+  try {
+    mkdirSync(folder, { mode: 0o700 })
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    // Another process was quicker.
+    if (code === 'EEXIST') return
+    const above = dirname(folder)
+    if (code !== 'ENOENT' || stat(above) !== undefined) throw error
+    createFolder(above)
+    createFolder(folder)
   }
 }
 

@@ -311,7 +311,8 @@ export class FileEngine implements Engine {
   }
 
   async #open(create: boolean): Promise<void> {
-    if (this.#closed) throw new EngineError('the file engine is closed', [], { transient: false })
+    if (this.#closed)
+      throw new EngineError('the file engine is closed; make a new one: file(path)', [], { transient: false })
     this.#opening ??= this.#openNow(create).finally(() => (this.#opening = undefined))
     await this.#opening
   }
@@ -319,6 +320,8 @@ export class FileEngine implements Engine {
   async #openNow(create: boolean): Promise<void> {
     const { path, clock, endsWithProcess } = this.#settings
     const machine = this.#settings.machine()
+    // A runtime that cannot tell the time of the machine must not create the file.
+    clock.machineMs()
     const database = await openDatabase(path, { create, random: this.#settings.random })
     if (database === undefined) return
     const steps = new FileSteps(database, machine, clock, { endsWithProcess })

@@ -1,15 +1,17 @@
 import { homedir } from 'node:os'
 import { isAbsolute, join, resolve } from 'node:path'
 import { optionsOrThrow } from '../../arguments.ts'
-import { machineClock, type MachineClock } from '../../clock.ts'
+import type { MachineClock } from '../../clock.ts'
 import { shown, type Duration } from '../../duration.ts'
 import type { Engine } from '../../engine.ts'
-import { systemRandom } from '../../random.ts'
+import { systemRandom, type Random } from '../../random.ts'
 import { requestTimeoutOrThrow } from '../shared/limits.ts'
 import { hasMethods } from '../shared/shape.ts'
+import { bootClock } from './boot-clock.ts'
 import { FileEngine } from './engine.ts'
 import { thisMachine } from './machine.ts'
 
+/** Options of `file`. */
 export interface FileOptions {
   /** How long a call may find the file busy. Default a tenth of the ttl, at least 100 ms (half of a shorter ttl), at most 2 s. */
   requestTimeout?: Duration
@@ -19,6 +21,7 @@ export interface FileOptions {
    */
   deadHolder?: 'at once' | 'after ttl'
   clock?: MachineClock
+  random?: Random
 }
 
 /**
@@ -27,18 +30,23 @@ export interface FileOptions {
  */
 export function file(path: string = defaultPath(), options: FileOptions = {}): Engine {
   if (typeof path !== 'string') throw new TypeError(`path: expected a string, got ${shown(path)}`)
-  if (path === '') throw new RangeError('path: expected the path of a file, got an empty string')
-  if (/^file:/i.test(path)) throw new RangeError(`path: expected a path, got the URL ${shown(path)}; use fileURLToPath`)
-  if (path.includes('\0')) throw new RangeError('path: expected a path without null characters')
-  optionsOrThrow(options, ['requestTimeout', 'deadHolder', 'clock'])
-  const { requestTimeout, deadHolder = 'at once', clock = machineClock } = options
+  if (path === '')
+    throw new RangeError(
+      'path: expected the path of a file, got an empty string; leave it out for the one of this user',
+    )
+  if (/^file:/i.test(path))
+    throw new RangeError(`path: expected a path, got the URL ${shown(path)}; use fileURLToPath of node:url`)
+  if (path.includes('\0'))
+    throw new RangeError('path: expected a path without null characters, got one with them; no file can be called that')
+  optionsOrThrow(options, ['requestTimeout', 'deadHolder', 'clock', 'random'])
+  const { requestTimeout, deadHolder = 'at once', clock = bootClock(), random = systemRandom } = options
   if (deadHolder !== 'at once' && deadHolder !== 'after ttl')
     throw new TypeError(`deadHolder: expected 'at once' or 'after ttl', got ${shown(deadHolder)}`)
   if (options.clock !== undefined) clockOrThrow(options.clock)
   return new FileEngine({
     path: resolve(path),
     clock,
-    random: systemRandom,
+    random,
     requestTimeoutMs: requestTimeoutOrThrow(requestTimeout, TIMEOUT),
     machine: thisMachine,
     endsWithProcess: deadHolder === 'at once',

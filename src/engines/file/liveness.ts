@@ -19,6 +19,7 @@ export interface StoredLease {
 export interface StoredTicket {
   /** Since when it counts, in µs: the order of the queues. */
   readonly number: number
+  readonly owner: string
   /** 0 or 1. */
   readonly shared: number
   readonly boot: string

@@ -20,9 +20,13 @@ export interface Machine {
 export function thisMachine(): Machine {
   if (process.platform === 'linux') return linux()
   if (process.platform === 'darwin') return darwin()
-  throw new EngineError(`the file engine runs on Linux and macOS, not on ${process.platform}`, [], {
-    transient: false,
-  })
+  throw new EngineError(
+    `the file engine runs on Linux and macOS, not on ${process.platform}; take an engine with a server, such as redis(client)`,
+    [],
+    {
+      transient: false,
+    },
+  )
 }
 
 function linux(): Machine {

@@ -1,5 +1,5 @@
 import type { MachineClock } from '../../clock.ts'
-import type { LeaseInfo, LeaseRef, LeaseRequest } from '../../engine.ts'
+import type { InLine, LeaseInfo, LeaseRef, LeaseRequest } from '../../engine.ts'
 import type { SqliteStatement } from './client.ts'
 import { Counter } from './counter.ts'
 import type { Database } from './database.ts'
@@ -37,6 +37,7 @@ const TICKETS_IN_THE_WAY = `
 export class FileSteps {
   readonly #database: Database
   readonly #machine: Machine
+  readonly #clock: MachineClock
   readonly #counter: Counter
   readonly #liveness: Liveness
   /** The process whose end also ends the lease. */
@@ -45,6 +46,7 @@ export class FileSteps {
   constructor(database: Database, machine: Machine, clock: MachineClock, options: { endsWithProcess: boolean }) {
     this.#database = database
     this.#machine = machine
+    this.#clock = clock
     this.#counter = new Counter(database, machine, clock)
     this.#liveness = new Liveness(machine, clock)
     this.#holder = options.endsWithProcess ? machine.self : null
@@ -114,7 +116,8 @@ export class FileSteps {
 
   /** Undefined if the owner does not hold the lease, or no longer does. */
   adopt({ resources, owner }: LeaseRef, next: LeaseRequest): AttemptOutcome | undefined {
-    if (!this.#isHeldBy(resources, owner)) return undefined
+    if (!this.#isHeldBy(resources, owner) || resources.some((name) => this.#leaseOf(name, owner)?.shared))
+      return undefined
     this.release({ resources, owner })
     return this.#grant(next)
   }
@@ -134,8 +137,18 @@ export class FileSteps {
         remainingMs: row.until_ms - now,
         ...(row.shared ? { shared: true } : {}),
         heldMs: now - row.since_ms,
-        waiters: Number(this.#sql('SELECT count(*) AS n FROM queue WHERE resource = ?').get(row.resource)?.['n']),
+        ...this.#waitersFor(row.resource),
       }))
+  }
+
+  #waitersFor(resource: string): Pick<LeaseInfo, 'waiters' | 'line'> {
+    const sql = this.#sql('SELECT ticket.* FROM queue JOIN ticket USING (number) WHERE resource = ? ORDER BY number')
+    const tickets = sql.all(resource) as unknown as readonly StoredTicket[]
+    const [now, wallMs] = [this.#liveness.nowMs(), this.#clock.wallMs()]
+    const line = tickets
+      .filter((ticket) => !this.#liveness.hasLeft(ticket))
+      .map(({ owner, number }): InLine => ({ owner, since: Math.round(wallMs - (now - number / 1000)) }))
+    return { waiters: line.length, ...(line.length > 0 ? { line } : {}) }
   }
 
   /** To be called after `NotReserved`. Must be written durably. */
@@ -284,7 +297,7 @@ export class FileSteps {
     this.#sql('INSERT INTO ticket VALUES (?, ?, ?, ?, ?, NULL, ?)').run(number, owner, Number(shared), boot, now, self)
     for (const resource of resources) {
       this.#sql('INSERT INTO queue VALUES (?, ?)').run(resource, number)
-      // Whoever was called comes later now, and is called again.
+      // A waiter that was called comes later now, and is called again.
       this.#sql(
         'UPDATE ticket SET called_ms = NULL WHERE number IN (SELECT number FROM queue WHERE resource = ? AND number > ?)',
       ).run(resource, number)

@@ -2,7 +2,7 @@ import { optionsOrThrow } from '../../arguments.ts'
 import { systemClock, type Clock } from '../../clock.ts'
 import type { Duration } from '../../duration.ts'
 import type { Engine, Guarantees } from '../../engine.ts'
-import { systemRandom } from '../../random.ts'
+import { systemRandom, type Random } from '../../random.ts'
 import { LeaseEngine } from '../shared/sql/lease-engine.ts'
 import { tableSettings } from '../shared/sql/settings.ts'
 import { recogniseMariadb, type MariadbLike } from './client.ts'
@@ -13,6 +13,7 @@ import { MariadbWakeups } from './wakeups.ts'
 export type { MariadbLike } from './client.ts'
 export { mariadbSchema } from './statements.ts'
 
+/** Options of `mariadb`. */
 export interface MariadbOptions {
   /** The lease table, also `database.table`. All processes that exclude one another use the same. Default `ringfence_leases`. */
   table?: string
@@ -23,16 +24,16 @@ export interface MariadbOptions {
   /** How much the server's clock may differ in speed from ours, as a part of the ttl. Default 0.01, and 2 ms on top. */
   drift?: number
   clock?: Clock
+  random?: Random
 }
 
 /** Leases in an InnoDB table of MariaDB or MySQL, by the server's clock. These servers notify nobody, so one reader looks for all who wait. */
 export function mariadb(client: MariadbLike, options: MariadbOptions = {}): Engine {
-  optionsOrThrow(options, ['table', 'createTable', 'requestTimeout', 'drift', 'clock'])
+  optionsOrThrow(options, ['table', 'createTable', 'requestTimeout', 'drift', 'clock', 'random'])
   const run = recogniseMariadb(client)
-  const { clock = systemClock } = options
+  const { clock = systemClock, random = systemRandom } = options
   const { table, createTable, timeoutMs, limits } = tableSettings(options)
   const steps = new MariadbSteps(run, table)
-  const random = systemRandom
   const wakeups = new MariadbWakeups({ clock, random, free: (resources) => steps.free(resources) })
   // The class that PostgreSQL has in common with MariaDB; its steps are ours.
   return new LeaseEngine({

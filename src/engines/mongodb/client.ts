@@ -6,6 +6,7 @@ export interface MongoDb {
   admin(): { command(command: object, options?: object): Promise<object> }
 }
 
+/** What the engine uses of a collection of the driver. */
 export interface MongoCollection {
   findOneAndUpdate(filter: object, update: object[], options: object): Promise<unknown>
   updateOne(filter: object, update: object[], options: object): Promise<{ readonly matchedCount: number }>
@@ -20,11 +21,13 @@ export type MongoUpdate =
   | { readonly updateOne: { readonly filter: object; readonly update: object[]; readonly upsert?: boolean } }
   | { readonly updateMany: { readonly filter: object; readonly update: object[] } }
 
+/** What the engine uses of a cursor of the driver. */
 export interface MongoCursor {
   next(): Promise<unknown>
   close(): Promise<void>
 }
 
+/** What the engine uses of a change stream of the driver. */
 export interface MongoChangeStream {
   readonly closed: boolean
   once(event: 'resumeTokenChanged', listener: () => void): unknown

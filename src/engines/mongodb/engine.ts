@@ -25,7 +25,7 @@ import type { MongoDb } from './client.ts'
 import { cleanUpAfter } from './cleanup.ts'
 import { checkMongodb, probeMongodb } from './doctor/index.ts'
 import { isPermanent, mongodbError } from './errors.ts'
-import { holdersOf, type LeaseDocument, type LeaseHolder } from './statements.ts'
+import { heldBy, holdersOf, ownedBy, type LeaseDocument, type LeaseHolder } from './statements.ts'
 import { MongodbSteps } from './steps.ts'
 import { ChangeStreamWakeups } from './wakeups.ts'
 
@@ -115,27 +115,52 @@ export class MongodbEngine implements Engine {
   }
 
   async handOver(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal> {
-    const { resources } = lease
     try {
-      if (resources.length === 1) {
-        const shown = await this.#steps.passOn(
-          resources[0]!,
-          lease.owner,
-          next,
-          'majority',
-          this.#settings.requestTimeoutMs(next.ttlMs),
-        )
-        return shown === undefined ? { kind: 'refused', reason: 'held' } : { kind: 'granted', token: shown.token }
-      }
-      if (await this.#steps.passAllOn(lease, next, this.#settings.requestTimeoutMs(next.ttlMs)))
-        return { kind: 'granted', token: lease.token + 1n }
+      const token = (await this.#move(lease, next)) ?? (await this.#moveOwn(lease, next))
+      if (token !== undefined) return { kind: 'granted', token }
       // A part of the lease was lost, so the rest is of no use to either of them.
-      await this.#clear(resources, [lease.owner, next.owner], lease.ttlMs)
+      if (lease.resources.length > 1)
+        await this.#clear(lease.resources, [lease.owner, next.owner], lease.ttlMs, ownedBy)
       return { kind: 'refused', reason: 'held' }
     } catch (cause) {
       // It is unknown which of the two holds it, and neither wants it any more.
-      return await this.#failed(cause, next, [lease.owner, next.owner])
+      return await this.#failed(cause, next, [lease.owner, next.owner], ownedBy)
     }
+  }
+
+  /** As `handOver`, but the old owner may go on: what was not moved for certain and as a whole is given back to it. */
+  async adopt(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal> {
+    const giveBack = (): Promise<void> =>
+      this.#steps.giveBack(lease, next.owner, this.#settings.requestTimeoutMs(NO_TTL_MS))
+    try {
+      const token = await this.#moveOwn(lease, next)
+      if (token !== undefined) return { kind: 'granted', token }
+      // A part of it, perhaps, if it changed hands in the middle.
+      if (lease.resources.length > 1) await this.#cleanup.now(giveBack, next.ttlMs)
+      return { kind: 'refused', reason: 'held' }
+    } catch (cause) {
+      await cleanUpAfter(cause, giveBack, next.ttlMs, this.#cleanup)
+      throw mongodbError(cause, lease.resources)
+    }
+  }
+
+  /** The new token, or undefined where the old owner did not hold all of it. */
+  async #move(lease: LeaseRef, next: LeaseRequest): Promise<bigint | undefined> {
+    const { resources, owner, token } = lease
+    const timeoutMs = this.#settings.requestTimeoutMs(next.ttlMs)
+    if (resources.length === 1)
+      return (await this.#steps.passOn(resources[0]!, owner, next, 'majority', timeoutMs))?.token
+    return (await this.#steps.passAllOn(lease, next, timeoutMs)) ? token + 1n : undefined
+  }
+
+  /** By the counters that it has now: what was given back has greater ones than its owner knows. Where a part is missing, nothing is moved. */
+  async #moveOwn(lease: LeaseRef, next: LeaseRequest): Promise<bigint | undefined> {
+    const { resources, owner } = lease
+    const documents = await this.#steps.look(resources, this.#settings.requestTimeoutMs(next.ttlMs))
+    const own = documents.filter((document) => document.owner === owner && holderIn(document, owner) !== undefined)
+    if (own.length < resources.length) return undefined
+    const token = own.reduce((most, document) => (document.token > most ? document.token : most), 0n)
+    return this.#move({ ...lease, token }, next)
   }
 
   async extend(leases: readonly LeaseRef[]): Promise<readonly Extension[]> {
@@ -280,18 +305,23 @@ export class MongodbEngine implements Engine {
     return leases.filter((lease) => lease.resources.every((resource) => isHeld(resource, lease.owner)))
   }
 
-  async #clear(resources: readonly string[], owners: readonly string[], ttlMs: number): Promise<void> {
-    if (resources.length > 0) await this.#cleanup.now(() => this.#free(resources, owners), ttlMs)
+  async #clear(resources: readonly string[], owners: readonly string[], ttlMs: number, held = heldBy): Promise<void> {
+    if (resources.length > 0) await this.#cleanup.now(() => this.#free(resources, owners, held), ttlMs)
   }
 
   /** The outcome is unknown, so everything that the request may have granted is freed. */
-  async #failed(cause: unknown, { resources, ttlMs }: LeaseRequest | LeaseRef, owners: string[]): Promise<never> {
-    await cleanUpAfter(cause, () => this.#free(resources, owners), ttlMs, this.#cleanup)
+  async #failed(
+    cause: unknown,
+    { resources, ttlMs }: LeaseRequest | LeaseRef,
+    owners: string[],
+    held = heldBy,
+  ): Promise<never> {
+    await cleanUpAfter(cause, () => this.#free(resources, owners, held), ttlMs, this.#cleanup)
     throw mongodbError(cause, resources)
   }
 
-  #free(resources: readonly string[], owners: readonly string[]): Promise<void> {
-    return this.#steps.clear(resources, owners, this.#settings.requestTimeoutMs(NO_TTL_MS))
+  #free(resources: readonly string[], owners: readonly string[], held: typeof heldBy): Promise<void> {
+    return this.#steps.clear(resources, owners, this.#settings.requestTimeoutMs(NO_TTL_MS), held)
   }
 }
 

@@ -9,6 +9,7 @@ import { MongodbEngine } from './engine.ts'
 
 export type { MongoChangeStream, MongoCollection, MongoCursor, MongoDb, MongoUpdate } from './client.ts'
 
+/** Options of `mongodb`. */
 export interface MongodbOptions {
   /** The collection of the leases, one document for each resource. Default 'ringfence'. Never delete a document: its counter is in it. */
   collection?: string
@@ -55,11 +56,13 @@ function dbOrThrow(db: MongoDb): void {
 function collectionNameOrThrow(name: unknown, db: MongoDb): string {
   if (typeof name !== 'string') throw new TypeError(`collection: expected a string, got ${shown(name)}`)
   if (name === '' || /[$\0]|^system\.|^\.|\.$|\.\./.test(name)) {
-    throw new RangeError(`collection: expected a name that MongoDB allows, got ${shown(name)}`)
+    throw new RangeError(
+      `collection: expected a name that MongoDB allows, got ${shown(name)}; without $, empty parts, and 'system.' in front`,
+    )
   }
   if (Buffer.byteLength(`${db.databaseName}.${name}`) > LONGEST_NAMESPACE_BYTES) {
     throw new RangeError(
-      `collection: expected at most ${LONGEST_NAMESPACE_BYTES} bytes together with '${db.databaseName}.', got ${shown(name)}`,
+      `collection: expected at most ${LONGEST_NAMESPACE_BYTES} bytes together with '${db.databaseName}.', got ${shown(name)}; give it a shorter name`,
     )
   }
   return name

@@ -157,12 +157,21 @@ export class MongodbSteps {
   /** The same for all resources of a lease. False if the old owner did not hold them all; some may have been passed on. */
   async passAllOn(lease: LeaseRef, next: { readonly owner: string; readonly ttlMs: number }, timeoutMs: number) {
     const { resources, owner, token } = lease
-    const filter = { ...ownedBy(resources, [owner]), token }
+    // A part that was given back may have a greater counter than the rest.
+    const filter = { ...ownedBy(resources, [owner]), token: { $lte: token } }
     const update = passOn(next.owner, next.ttlMs, token + 1n)
     const { matchedCount } = await this.#send(timeoutMs, 'majority', (options) =>
       this.collection.updateMany(filter, update, options),
     )
     return matchedCount === resources.length
+  }
+
+  /** What of the lease the next owner has, the old one has again. */
+  async giveBack({ resources, owner, ttlMs }: LeaseRef, next: string, timeoutMs: number): Promise<void> {
+    // The primary's acknowledgement is enough: its owner goes on only by an extension that a majority acknowledges.
+    await this.#send(timeoutMs, 'primary', (options) =>
+      this.collection.updateMany(ownedBy(resources, [next]), passOn(owner, ttlMs), options),
+    )
   }
 
   /** True if every one of these leases was held in full and has its whole ttl again. */
@@ -187,11 +196,16 @@ export class MongodbSteps {
     return (await this.#update(resources, filter, freed([owner]), durability, timeoutMs)) === resources.length
   }
 
-  /** Frees those of the resources that one of the owners holds. */
-  async clear(resources: readonly string[], owners: readonly string[], timeoutMs: number): Promise<void> {
+  /** Frees those of the resources that one of the owners holds: `heldBy`, or only those that it holds alone: `ownedBy`. */
+  async clear(
+    resources: readonly string[],
+    owners: readonly string[],
+    timeoutMs: number,
+    held = heldBy,
+  ): Promise<void> {
     // The primary's acknowledgement is enough: a lease that comes back in a failover ends with its ttl.
     await this.#send(timeoutMs, 'primary', (options) =>
-      this.collection.updateMany(heldBy(resources, owners), freed(owners), options),
+      this.collection.updateMany(held(resources, owners), freed(owners), options),
     )
   }
 

@@ -8,6 +8,7 @@ import { EndedTransactionError } from '../shared/sql/transaction.ts'
 import { recogniseOrThrow, type PostgresTransactional } from './drivers/recognise.ts'
 import { sqlState } from './errors.ts'
 
+/** Options of `withAdvisoryLock`. */
 export interface AdvisoryLockOptions {
   /** How long to wait for all of the locks together: 0 not at all, Infinity forever. Default 10 s. */
   wait?: Duration

@@ -3,7 +3,7 @@ import { optionsOrThrow } from '../../arguments.ts'
 import { systemClock, type Clock } from '../../clock.ts'
 import { shown, type Duration } from '../../duration.ts'
 import type { Engine, Guarantees } from '../../engine.ts'
-import { systemRandom } from '../../random.ts'
+import { systemRandom, type Random } from '../../random.ts'
 import { LeaseEngine } from '../shared/sql/lease-engine.ts'
 import { booleanOrThrow, tableSettings } from '../shared/sql/settings.ts'
 import { tableParts } from '../shared/sql/table-name.ts'
@@ -25,6 +25,7 @@ export type { TransactionalLike } from '../shared/sql/transaction.ts'
 export { postgresSchema } from './statements.ts'
 export { advisoryKey, withAdvisoryLock, type AdvisoryLockOptions, type PgClientLike } from './advisory-lock.ts'
 
+/** Options of `postgres`. */
 export interface PostgresOptions {
   /** The lease table, also `schema.table`. All processes that exclude one another use the same. Default `ringfence_leases`. */
   table?: string
@@ -40,6 +41,7 @@ export interface PostgresOptions {
   /** How much the server's clock may differ in speed from ours, as a part of the ttl. Default 0.01, and 2 ms on top. */
   drift?: number
   clock?: Clock
+  random?: Random
 }
 
 /** Leases in a table of PostgreSQL, by the server's clock. */
@@ -73,7 +75,7 @@ export function postgresAdvisory(
     )
   }
   optionsOrThrow(options, OPTIONS)
-  const session = new AdvisorySession(connect, options.clock ?? systemClock, systemRandom)
+  const session = new AdvisorySession(connect, options.clock ?? systemClock, options.random ?? systemRandom)
   const made = engine(options, {
     name: 'postgres-advisory',
     guarantees: SESSION_GUARANTEES,
@@ -85,7 +87,7 @@ export function postgresAdvisory(
   return Object.assign(made, { onDoubt: (prove: () => void) => session.onEnd(prove) })
 }
 
-const OPTIONS = ['table', 'createTable', 'listen', 'requestTimeout', 'drift', 'clock']
+const OPTIONS = ['table', 'createTable', 'listen', 'requestTimeout', 'drift', 'clock', 'random']
 
 interface PostgresKind {
   readonly name: string
@@ -99,10 +101,9 @@ interface PostgresKind {
 /** The class is `LeaseEngine`, which MariaDB has in common with PostgreSQL; its steps are ours. */
 function engine(options: PostgresOptions, kind: PostgresKind): Engine {
   const { table, createTable, timeoutMs, limits } = tableSettings(options)
-  const { clock = systemClock, listen: listenOption = true } = options
+  const { clock = systemClock, random = systemRandom, listen: listenOption = true } = options
   const listen = booleanOrThrow(listenOption, 'listen')
   const channel = channelOf(tableParts(table))
-  const random = systemRandom
   const senderId = `${random.id().slice(0, 12)} `
   const { query } = kind
   const wakeups =

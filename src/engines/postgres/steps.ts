@@ -130,7 +130,8 @@ export class PostgresSteps implements LeaseSteps {
 
   async handOver({ resources, owner }: LeaseRef, next: Take): Promise<bigint | undefined> {
     const { query, session } = await this.#options.connection()
-    const terms = [owner, next.owner, whole(next.ttlMs), session]
+    const { keepMs = 0 } = next
+    const terms = [owner, next.owner, whole(next.ttlMs), keepMs > 0 ? null : session]
     const [row] = await query(this.#sql.handOver, [JSON.stringify(resources), ...terms])
     return row === undefined ? undefined : BigInt(columnText(row, 'token'))
   }

@@ -28,16 +28,19 @@ export class QuorumCleanup {
    * A node that refused did nothing and is left alone. Waits for the nodes that granted, so that the next attempt does
    * not meet its own leftovers.
    */
-  async withdraw(election: Election, keys: KeySet, owner: string, quiet: boolean): Promise<void> {
-    for (const index of election.doubtful()) this.undo(index, keys, owner, quiet)
-    const granted = election.granted().map((index) => this.#nodes[index]!)
+  async withdraw(election: Election, undo: (index: number) => Promise<unknown>): Promise<void> {
+    for (const index of election.doubtful()) undo(index).catch(() => undefined)
+    const granted = election.granted()
     if (granted.length === 0) return
-    await ask(granted, {
-      deadlines: this.#deadlines,
-      timeoutMs: this.#timeoutMs,
-      send: (node) => node.release(keys, owner, 0n, quiet),
-      heard: () => false,
-    })
+    await ask(
+      granted.map((index) => this.#nodes[index]!),
+      {
+        deadlines: this.#deadlines,
+        timeoutMs: this.#timeoutMs,
+        send: (_node, at) => undo(granted[at]!),
+        heard: () => false,
+      },
+    )
   }
 
   /**
@@ -154,6 +157,8 @@ export class OpenRequests {
     const requests = this.#open.get(owner)
     if (requests === undefined) return undefined
     requests.over = true
+    // Leaving it has failed: nothing of it is to stay.
+    requests.left = undefined
     if (requests.underWay === 0) this.#open.delete(owner)
     return requests
   }

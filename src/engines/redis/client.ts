@@ -41,6 +41,7 @@ export interface RedisMaster {
   run(command: readonly string[]): Promise<unknown>
 }
 
+/** A connection of a Redis client that is subscribed to channels. */
 export interface Subscriber {
   /** Resolves when the server has confirmed the subscription; rejects when it cannot be made. One listener a channel. */
   subscribe(channel: string, onMessage: (message: string) => void): Promise<void>

@@ -5,7 +5,7 @@ import { NoAnswerError } from '../shared/in-time.ts'
 import { noAnswer, NotSentError } from './errors.ts'
 import type { RedisNode } from './node.ts'
 import type { StepListener } from './request.ts'
-import type { NodeRefusal } from './steps.ts'
+import type { NodeGrant, NodeRefusal } from './steps.ts'
 import { count, decide, noBallots, quorumOf, type Ballots, type NodeAnswer } from './votes.ts'
 
 export interface ElectionPlan {
@@ -23,16 +23,20 @@ export interface ElectionPlan {
   lateRefusal(node: number): void
   /** Every request has been answered or has failed. */
   settled(): void
+  /** A node has granted what the owner had there already. Resolves with the reason why that is no vote. Undefined: it is one. */
+  readonly repeated?: ((index: number) => Promise<Error | undefined>) | undefined
   /** What it was about is over, also if it was won: a vote that has not been sent is not wanted any more. */
   isOver(): boolean
 }
 
 /** What the end of an election leads to. */
 export interface ElectionEnd {
-  /** By then what was granted in vain is withdrawn. */
+  /** By then the grants of a lost election are withdrawn. */
   decided(token: number | undefined, election: Election): void
+  /** How a node is undone after an election that was lost, unless by a release. */
+  undo?(index: number, election: Election): Promise<unknown> | undefined
   /** A node has failed after the decision. */
-  lateFailure?(index: number): void
+  lateFailure?(index: number, election: Election): void
   /** A node has refused although the election was won. */
   refusal?(index: number): void
   /** Nothing is withdrawn from a lost election: this is called with nodes that may grant after it. */
@@ -99,6 +103,16 @@ export class Election implements StepListener<NodeAnswer | NodeRefusal> {
     return this.refusals.length + (this.#ballots === undefined ? this.#alike.length : this.granted().length)
   }
 
+  /** Too many nodes have failed for a quorum of answers. */
+  get isUnheard(): boolean {
+    return (this.#failures?.size ?? 0) > this.#plan.nodes.length - this.#quorum
+  }
+
+  /** Too many nodes have refused for a quorum. */
+  get isRefused(): boolean {
+    return this.refusals.length > this.#plan.nodes.length - this.#quorum
+  }
+
   /** Nodes that are ours. */
   granted(): number[] {
     return this.#nodes((_index, { state }) => state === 'ours')
@@ -114,11 +128,15 @@ export class Election implements StepListener<NodeAnswer | NodeRefusal> {
     return this.#nodes((_index, { votes }) => votes.length > 0).length
   }
 
-  /** Nodes that may be ours: they failed in a way that leaves it open. Nodes that have not answered yet are reported as late. */
+  /**
+   * Nodes that may be ours: they failed in a way that leaves it open, or they granted and then said no, which over several connections may
+   * be from before. Nodes that have not answered yet are reported as late.
+   */
   doubtful(): number[] {
-    return this.#nodes((index, { votes }) => {
+    return this.#nodes((index, { state, votes }) => {
       const failure = this.#failures?.get(index)
-      return failure !== undefined && (votes.length > 0 || !(failure.cause instanceof NotSentError))
+      if (state === 'out' && votes.length > 0) return true
+      return failure !== undefined && !(failure.cause instanceof NotSentError)
     })
   }
 
@@ -149,9 +167,17 @@ export class Election implements StepListener<NodeAnswer | NodeRefusal> {
     return !this.isLost && !this.#plan.isOver()
   }
 
-  answered(index: number, answer: NodeAnswer | NodeRefusal): void {
+  answered(index: number, answer: NodeAnswer | NodeGrant | NodeRefusal): void {
+    if ('isRepeated' in answer && this.#plan.repeated !== undefined) return this.#doubt(index, answer)
     this.#hear(index, answer)
     this.#settle()
+  }
+
+  #doubt(index: number, { kind, fence }: NodeGrant): void {
+    void this.#plan.repeated!(index).then((error) => {
+      if (error === undefined) this.answered(index, { kind, fence })
+      else this.failed(index, error)
+    })
   }
 
   failed(index: number, cause: Error): void {

@@ -1,4 +1,4 @@
-import { elapsedMs, instant, type Clock } from '../../clock.ts'
+import type { Clock } from '../../clock.ts'
 import { Deadlines } from '../../deadlines.ts'
 import type {
   Engine,
@@ -21,7 +21,7 @@ import type { Random } from '../../random.ts'
 import { inTime } from '../shared/in-time.ts'
 import { OpenRequests, QuorumCleanup } from './cleanup.ts'
 import { checkRedis } from './doctor/index.ts'
-import { Election, type ElectionEnd } from './election.ts'
+import { Elections } from './elections.ts'
 import { Electorate, type TimeLimits } from './voters/electorate.ts'
 import { Identities } from './voters/same-server.ts'
 import { extendOnQuorum } from './extend.ts'
@@ -33,11 +33,7 @@ import { SingleNode } from './single-node.ts'
 import type { RedisNode } from './node.ts'
 import { probeRedis } from './probe.ts'
 import { RedisQueue } from './queue.ts'
-import { grantOf, heldBy, refusalOf } from './refusal.ts'
-import { withNextRound } from '../shared/next-round.ts'
-import { asksInOrder } from './split-votes.ts'
 import { QuorumRelease } from './release.ts'
-import type { NodeGrant, NodeRefusal, Step } from './steps.ts'
 import { quorumOf } from './votes.ts'
 import { RedisWakeups } from './wakeups.ts'
 
@@ -73,14 +69,13 @@ export class RedisEngine implements Engine {
   readonly #cleanup: QuorumCleanup
   readonly #wakeups: RedisWakeups
   readonly #queue: RedisQueue
+  readonly #elections: Elections
   /** Undefined where every node votes at all times. */
   readonly #electorate: Electorate | undefined
   /** Where there are several nodes, and no electorate looks at them. */
   readonly #identities: Identities | undefined
   /** Where there is one node only. */
   readonly #single: SingleNode | undefined
-  /** The highest number seen on any node, for the next proposal. */
-  #highestFence = 0
   #observed = false
 
   constructor(nodes: readonly RedisNode[], options: RedisEngineOptions) {
@@ -100,6 +95,18 @@ export class RedisEngine implements Engine {
     this.#electorate = this.#electorateOf(nodes)
     if (nodes.length > 1 && this.#electorate === undefined)
       this.#identities = new Identities(nodes, options.clock, (work) => this.#inTime(work))
+    this.#elections = new Elections({
+      nodes,
+      clock: options.clock,
+      deadlines: this.#deadlines,
+      open: this.#open,
+      cleanup: this.#cleanup,
+      electorate: this.#electorate,
+      identities: this.#identities,
+      timeoutMs: (ttlMs) => options.timeoutMs(ttlMs),
+      isObserved: () => this.#observed,
+      failure: (failures, resources) => this.#failure(failures, resources),
+    })
     this.#single = nodes.length === 1 ? this.#singleNode(nodes[0]!) : undefined
     // One limit for all ttls: the longest that anyone waits for a node.
     if (nodes.length > 1) {
@@ -118,21 +125,11 @@ export class RedisEngine implements Engine {
   #acquire(request: LeaseRequest, twins: readonly NodeFailure[] = []): Promise<Grant | Refusal> {
     if (twins.length > 0) return Promise.reject(this.#failure(twins, request.resources))
     return new Promise((resolve, reject) => {
-      const { resources, owner, ttlMs, shared } = request
+      const { resources, shared } = request
       assertNotOwnKeys(this.#options.prefix, resources)
       const keys = this.#keys(resources, shared)
-      const proposal = this.#proposal()
-      if (this.#single !== undefined) return this.#single.acquire(keys, request, proposal, resolve, reject)
-      const began = instant(this.#clock)
-      const step = this.#nodes[0]!.acquireStep(keys, owner, ttlMs, proposal)
-      this.#elect(keys, owner, ttlMs, step, asksInOrder(request), {
-        decided: (token, election) => {
-          const { length } = this.#nodes
-          if (token !== undefined) resolve(grantOf(token, election, this.#observed))
-          else if (election.failures.length > length - this.#quorum) reject(this.#failure(election.failures, resources))
-          else resolve(withNextRound(refusalOf(election, length, shared), request, elapsedMs(this.#clock, began)))
-        },
-      })
+      if (this.#single === undefined) return this.#elections.acquire(keys, request, resolve, reject)
+      this.#single.acquire(keys, request, this.#elections.proposal(), resolve, reject)
     })
   }
 
@@ -150,28 +147,8 @@ export class RedisEngine implements Engine {
   #handOver(lease: LeaseRef, next: LeaseRequest, isVote: boolean): Promise<Grant | Refusal> {
     return new Promise((resolve, reject) => {
       const keys = this.#keys(lease.resources)
-      const proposal = this.#proposal()
-      if (this.#single !== undefined) return this.#single.handOver(keys, lease, next, proposal, resolve, reject)
-      const requests = this.#open.end(lease.owner)
-      const step = this.#nodes[0]!.handOverStep(keys, lease, next, proposal, isVote)
-      // An adoption that is refused leaves the lease to its holder.
-      let isLeft = false
-      const undo = (index: number): void => void (isLeft || this.#cleanup.undo(index, keys, lease.owner))
-      this.#elect(keys, next.owner, next.ttlMs, step, false, {
-        lateFailure: undo,
-        decided: (token, election) => {
-          const isRefused = election.refusals.length > this.#nodes.length - this.#quorum
-          isLeft = isVote && token === undefined && isRefused
-          // Where the hand-over may not have arrived, or all of it failed, the old owner's keys would stay for their ttl.
-          for (const index of token === undefined ? this.#nodes.keys() : election.doubtful()) undo(index)
-          this.#cleanup.ended(requests, keys, lease.owner)
-          if (token !== undefined) resolve(grantOf(token, election, this.#observed))
-          else if (isRefused) resolve({ kind: 'refused', reason: 'held' })
-          // A quorum gave the lease to the next owner, but not with one number, and it is withdrawn from all of them.
-          else if (election.voters() >= this.#quorum) resolve({ kind: 'refused', reason: 'split' })
-          else reject(this.#failure(election.failures, lease.resources))
-        },
-      })
+      if (this.#single === undefined) return this.#elections.handOver(keys, lease, next, isVote, resolve, reject)
+      this.#single.handOver(keys, lease, next, this.#elections.proposal(), isVote, resolve, reject)
     })
   }
 
@@ -228,7 +205,7 @@ export class RedisEngine implements Engine {
 
   inspect(resource?: string): AsyncIterable<LeaseInfo> {
     const [{ prefix }, timeoutMs] = [this.#options, this.#options.timeoutMs(NO_TTL_MS)]
-    const barred = async (): Promise<readonly NodeFailure[]> => (await this.#electorate?.barred()) ?? []
+    const barred = async (): Promise<readonly NodeFailure[]> => (await this.#electorate?.barred(timeoutMs)) ?? []
     return inspectQuorum(this.#nodes, { prefix, deadlines: this.#deadlines, timeoutMs, resource, barred })
   }
 
@@ -262,52 +239,6 @@ export class RedisEngine implements Engine {
     for (const node of this.#nodes) node.close()
   }
 
-  #elect(
-    keys: KeySet,
-    owner: string,
-    ttlMs: number,
-    step: Step<NodeGrant | NodeRefusal>,
-    inOrder: boolean,
-    end: ElectionEnd,
-  ): void {
-    let quiet = false
-    const began = instant(this.#clock)
-    const requests = this.#open.begin(owner)
-    const election = new Election({
-      nodes: this.#nodes,
-      deadlines: this.#deadlines,
-      timeoutMs: this.#options.timeoutMs(ttlMs),
-      inOrder,
-      acquire: (index, to) => this.#nodes[index]!.send(step, to, index),
-      confirm: (index, to, token) => {
-        const node = this.#nodes[index]!
-        node.send(node.confirmStep(keys, owner, token, ttlMs), to, index)
-      },
-      late: (index, failed) => {
-        if (election.isLost && end.left !== undefined) end.left(index)
-        else if (election.isLost) this.#cleanup.undo(index, keys, owner, quiet)
-        else if (requests.over) this.#cleanup.lateGrant(requests, index, keys, owner)
-        if (failed) end.lateFailure?.(index)
-      },
-      lateRefusal: (index) => {
-        if (!election.isLost) end.refusal?.(index)
-      },
-      settled: () => this.#open.done(owner, requests, ttlMs),
-      isOver: () => requests.over || elapsedMs(this.#clock, began) >= ttlMs,
-    })
-    election.run((token) => {
-      this.#highestFence = Math.max(this.#highestFence, election.highestFence)
-      if (election.heard >= this.#quorum) this.#electorate?.used()
-      if (token !== undefined || end.left !== undefined) return end.decided(token, election)
-      // Where a holder is certain, or too few nodes answer, our release of the other nodes wakes nobody. A waiter that it
-      // woke, ourselves among them, would be granted the same nodes, release them, and wake the others, at the speed of the
-      // network, for as long as that lasts.
-      quiet =
-        heldBy(election, this.#quorum) !== undefined || election.failures.length > this.#nodes.length - this.#quorum
-      void this.#cleanup.withdraw(election, keys, owner, quiet).then(() => end.decided(undefined, election))
-    })
-  }
-
   /** Puts a lost key back on a node, so that the node refuses rivals. It proves nothing about the lease. */
   #repair(index: number, lease: LeaseRef): void {
     const requests = this.#open.begin(lease.owner)
@@ -337,22 +268,7 @@ export class RedisEngine implements Engine {
       timeoutMs: (ttlMs) => this.#options.timeoutMs(ttlMs),
       keys: (resources, shared) => this.#keys(resources, shared),
       acquire: (request) => this.acquire(request),
-      claim: ({ resources, ttlMs }, keys, owner, left) =>
-        new Promise((resolve, reject) => {
-          const step = nodes[0]!.claimStep(keys, owner, ttlMs, this.#proposal())
-          // Where the claim was refused, the owner is still in line.
-          const refusal = (index: number): void => this.#cleanup.undo(index, keys, owner)
-          this.#elect(keys, owner, ttlMs, step, false, {
-            left,
-            refusal,
-            decided: (token, election) => {
-              const isFailure = token === undefined && election.failures.length > nodes.length - this.#quorum
-              if (isFailure) return reject(this.#failure(election.failures, resources))
-              if (token !== undefined) for (const index of election.refusing()) refusal(index)
-              resolve(token === undefined ? undefined : grantOf(token, election, this.#observed))
-            },
-          })
-        }),
+      claim: (request, keys, owner, left) => this.#elections.claim(request, keys, owner, left),
       failure: (failures, resources) => this.#failure(failures, resources),
     })
   }
@@ -384,11 +300,6 @@ export class RedisEngine implements Engine {
     const keys = this.#nodes[0]!.keys(resources, shared)
     if (resources.length > 1 && this.#nodes.some(({ client }) => client.cluster)) assertOneSlot(keys.pairs, resources)
     return keys
-  }
-
-  /** Our wall clock in µs, or more than the highest number of any node: then all nodes come to the same number, even if their clocks differ. */
-  #proposal(): number {
-    return Math.max(Math.round(this.#clock.wallMs() * 1000), this.#highestFence + 1)
   }
 
   #inTime<T>(work: Promise<T>): Promise<T> {

@@ -30,6 +30,17 @@ export class SameServerError extends NotSentError {
   }
 }
 
+/** A server that has granted this lease already, of which nobody knows that it is not the server of another client. */
+export class RepeatedVoteError extends Error {
+  constructor() {
+    super(
+      'has this lease already: its client has sent the request twice, or leads to the server of another client; a second vote of one server ' +
+        'does not count',
+    )
+    this.name = 'RepeatedVoteError'
+  }
+}
+
 /** With what its client says about its connection: without that, a dead server looks like a slow one. */
 export function noAnswer(timeoutMs: number, client: RedisClient | undefined): NoAnswerError {
   return new NoAnswerError(timeoutMs, client?.trouble?.())

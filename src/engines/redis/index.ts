@@ -18,6 +18,7 @@ export { ioredis, iovalkey } from './drivers/ioredis.ts'
 export { nodeRedis } from './drivers/node-redis.ts'
 export { valkeyGlide } from './drivers/valkey-glide.ts'
 
+/** Options of `redis`: one server, a Sentinel group or a Cluster. */
 export interface RedisOptions extends CommonOptions {
   /** Grant and renew only what this many replicas have acknowledged. Default 0. */
   replicas?: number
@@ -25,6 +26,7 @@ export interface RedisOptions extends CommonOptions {
   within?: Duration
 }
 
+/** Options of `redlock`: several independent masters, of which a majority decides. */
 export interface RedlockOptions extends CommonOptions {
   /**
    * The longest ttl that any client uses on these nodes. A node that may have forgotten leases does not vote for `maxTtl`, but at

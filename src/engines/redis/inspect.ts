@@ -4,6 +4,7 @@ import { asError, type NodeFailure } from '../../errors.ts'
 import { isOurs } from '../../owner.ts'
 import { inTime } from '../shared/in-time.ts'
 import { ask } from './ask.ts'
+import { namingRight } from './drivers/server-errors.ts'
 import { failureOf, noAnswer } from './errors.ts'
 import { FENCE_PATTERN, resourceOfFence } from './keys.ts'
 import type { RedisNode } from './node.ts'
@@ -21,6 +22,8 @@ interface InspectQuorumPlan {
 
 /** How many keys a node scans at a time: that takes well below a millisecond, so that a scan does not hold up the locks. */
 const SCAN_COUNT = 1000
+/** More than a server has memory for keys. */
+const MOST_PAGES = 1_000_000
 /** How many leases a node is asked for at a time, for the same reason. Several requests may be under way. */
 const LEASES_A_TIME = 250
 
@@ -111,9 +114,18 @@ async function* fenceKeys(node: RedisNode, { deadlines, timeoutMs }: InspectQuor
   const silence = (): Error => noAnswer(timeoutMs, node.client)
   for (const master of await inTime(node.client.masters(), deadlines, timeoutMs, { silence })) {
     let cursor = '0'
+    let pages = 0
     do {
       const command = ['SCAN', cursor, 'MATCH', FENCE_PATTERN, 'COUNT', String(SCAN_COUNT)]
-      const [next, keys] = (await inTime(master.run(command), deadlines, timeoutMs, { silence })) as [string, string[]]
+      const reply = await inTime(master.run(command), deadlines, timeoutMs, { silence }).catch((error: unknown) => {
+        throw namingRight(error)
+      })
+      const [next, keys] = Array.isArray(reply) ? (reply as unknown[]) : []
+      if (typeof next !== 'string' || !Array.isArray(keys) || !keys.every((key) => typeof key === 'string'))
+        throw new Error(`the server answered SCAN with nonsense: ${(JSON.stringify(reply) ?? '').slice(0, 120)}`)
+      // A cursor is a place in the server's table.
+      if (++pages > MOST_PAGES || (next === cursor && next !== '0'))
+        throw new Error(`the server's SCAN has no end: cursor ${next.slice(0, 40)}`)
       cursor = next
       yield keys
     } while (cursor !== '0')
@@ -252,8 +264,8 @@ function waitersIn(answers: readonly NodeLease[]): Pick<LeaseInfo, 'waiters' | '
   return { waiters: line.length, ...(line.length > 0 ? { line } : {}) }
 }
 
-/** Whoever is in line on some node: a node may have missed one who came while it was away. */
+/** All who are in line on any node: a node may have missed one who came while it was away. */
 function lineOf(answers: readonly NodeLease[]): InLine[] {
   const all = new Map(answers.flatMap(({ line }) => line.map((one) => [one.owner, one] as const)))
-  return [...all.values()].sort((a, b) => a.since - b.since)
+  return [...all.values()].sort((a, b) => a.since! - b.since!)
 }

@@ -95,7 +95,7 @@ export function assertNotOwnKeys(prefix: string, resources: readonly string[]): 
     if (!(prefix + resource).startsWith(OWN_KEYS)) continue
     throw new RangeError(
       `resource: expected a name whose key does not begin with '${OWN_KEYS}', where the engine keeps its own, ` +
-        `got '${prefix}${resource}'`,
+        `got '${prefix}${resource}'; give it another name, or the engine another prefix`,
     )
   }
 }

@@ -1,11 +1,10 @@
 import type { KeySet } from './keys.ts'
 import { piece } from './pieces.ts'
 import { readerName } from './readers-steps.ts'
-import { ACQUIRE, type Script } from './scripts.ts'
+import { ACQUIRE, script, type Script } from './scripts.ts'
 import {
   acquireStep,
   fields,
-  headOf,
   holderName,
   nonsense,
   numeric,
@@ -32,8 +31,8 @@ export interface LinePlace {
 }
 
 /** The steps are part of the acquire script, because a node that sits out may do none of them. */
-const CLAIM: Script = { ...ACQUIRE, name: 'claim' }
-const ENQUEUE: Script = { ...ACQUIRE, name: 'enqueue' }
+const CLAIM = script('claim', ACQUIRE.text)
+const ENQUEUE = script('enqueue', ACQUIRE.text)
 
 /** As an acquire, but an offer to the owner counts as a free lock, and the owner leaves the line. */
 export function claimStep(
@@ -45,7 +44,7 @@ export function claimStep(
 ): Step<NodeGrant | NodeRefusal> {
   const step = acquireStep(keys, owner, ttlMs, proposal, fenceTtlMs)
   const args = piece(...step.args.words, 'claim')
-  return { ...step, script: CLAIM, keys: keys.withLines, args, head: headOf('a', keys.withLines, args) }
+  return { ...step, script: CLAIM, keys: keys.withLines, args, letter: 'a' }
 }
 
 /** `publish`: the command that tells the one that a lock is offered to. `ttlMs`: of the lease that it waits for. */
@@ -59,7 +58,7 @@ export function enqueueStep(
   const before = old === undefined ? '' : shared ? readerName(old) : old
   const args = piece(name, String(ticket), String(waitedUs), before, 'enqueue', publish, ...channels)
   const keys = shared ? withReaders : withLines
-  return { script: ENQUEUE, vote: { ttlMs }, keys, args, head: headOf('a', keys, args), read: readAnswer }
+  return { script: ENQUEUE, vote: { ttlMs }, keys, args, letter: 'a', read: readAnswer }
 }
 
 function readAnswer(reply: unknown, script: Script): LineAnswer {

@@ -1,5 +1,5 @@
 import { instant, type Clock, type Timer } from '../../clock.ts'
-import type { Deadlines } from '../../deadlines.ts'
+import type { Deadline, Deadlines } from '../../deadlines.ts'
 import type { Grant, LeaseRequest, QueuedGrant, Refusal, Watch } from '../../engine.ts'
 import { asError, type EngineError, type NodeFailure } from '../../errors.ts'
 import { OtherSoftware } from '../../other-software.ts'
@@ -7,7 +7,7 @@ import { isOurs } from '../../owner.ts'
 import type { Random } from '../../random.ts'
 import { ask } from './ask.ts'
 import { isPermanent } from './drivers/server-errors.ts'
-import { noAnswer } from './errors.ts'
+import { noAnswer, NotSentError } from './errors.ts'
 import type { KeySet } from './keys.ts'
 import type { LineAnswer, LinePlace } from './line-steps.ts'
 import type { RedisNode } from './node.ts'
@@ -51,14 +51,18 @@ interface Line {
   /** An offer was told while it was: messages and answers come by different connections, so which is newer is not known. */
   isTold: boolean
   /** The owner of a lost claim that may still have a place or the lock here. */
-  old: string | undefined
+  old?: string | undefined
   /** It got the lock while a request was under way, which may have come before that. */
   isLeftOver: boolean
   /** To the last request. */
-  answer: LineAnswer | undefined
-  failure: Error | undefined
+  answer?: LineAnswer | undefined
+  failure?: Error | undefined
   /** When the first request that has not been answered was sent; undefined while every one has been. */
-  silentSinceMs: number | undefined
+  silentSinceMs?: number | undefined
+  /** By then it must have answered again. */
+  deadline?: Deadline | undefined
+  /** Why it does not answer: the last request failed, or has had no answer in time. */
+  trouble?: Error | undefined
 }
 
 /** One place in the lines of all nodes, until the lease is ours. */
@@ -81,6 +85,8 @@ export class LineWait {
   #fits = 0
   /** Too few nodes have answered lately. */
   #isSilent = false
+  /** The caller has been told that too few nodes answer. */
+  #isFailing = false
   #isClaiming = false
   #wake: () => void = () => undefined
   #expire: () => void = () => undefined
@@ -103,16 +109,7 @@ export class LineWait {
     this.#beganMs = sinceMs
     this.#ticket = newTicket(plan.clock) - Math.round((plan.clock.monotonicMs() - sinceMs) * 1000)
     this.#owner = request.owner
-    this.#lines = plan.nodes.map(() => ({
-      offered: false,
-      isAsked: false,
-      isTold: false,
-      old: undefined,
-      isLeftOver: false,
-      answer: undefined,
-      failure: undefined,
-      silentSinceMs: undefined,
-    }))
+    this.#lines = plan.nodes.map(() => ({ offered: false, isAsked: false, isTold: false, isLeftOver: false }))
   }
 
   /** Undefined if there is no line. */
@@ -130,8 +127,9 @@ export class LineWait {
         }
         const isWoken = await this.#pause()
         if (this.#hasNoLine) return undefined
+        const failure = this.#unusable ?? (isWoken ? undefined : this.#silent())
+        if (failure !== undefined) throw failure
         if (isWoken) continue
-        this.#assertReached()
         this.#fitTicket()
         this.#comeToAll()
       }
@@ -139,6 +137,7 @@ export class LineWait {
     } finally {
       signal.removeEventListener('abort', abort)
       this.#timer?.cancel()
+      for (const { deadline } of this.#lines) deadline?.cancel()
       watch.close()
       if (!this.#isOver) await this.#leave()
     }
@@ -162,8 +161,10 @@ export class LineWait {
   #offered(index: number, owner: string): void {
     const line = this.#lines[index]!
     if (owner === this.#owner) {
-      line.offered = true
       line.isTold = line.isAsked
+      // Of several resources one is offered, and another may be held: the node says whether all are.
+      if (this.#request.resources.length > 1) return this.#come(index)
+      line.offered = true
       if (this.#offers >= this.#quorum) this.#wake()
     } else if (owner === line.old) this.#come(index)
   }
@@ -232,6 +233,7 @@ export class LineWait {
     line.answer = undefined
     line.failure = undefined
     line.silentSinceMs ??= this.#plan.clock.monotonicMs()
+    if (line.deadline === undefined) this.#expectAnswer(index, line)
     const node = this.#plan.nodes[index]!
     const { old } = line
     const owner = this.#owner
@@ -245,7 +247,9 @@ export class LineWait {
           line.isAsked = false
           if (this.#isOver) return this.#undo(index, owner, old)
           line.failure = asError(error)
-          if (this.#hasNoLine) this.#wake()
+          // A node that refuses for good has answered.
+          this.#troubled(line, isPermanent(error) ? undefined : line.failure)
+          if (this.#hasNoLine || this.#unusable !== undefined) this.#wake()
         },
       )
   }
@@ -256,6 +260,8 @@ export class LineWait {
     if (this.#isOver) return this.#undo(index, owner, old)
     line.answer = answer
     line.silentSinceMs = undefined
+    this.#expectAnswer(index, line)
+    this.#troubled(line, undefined)
     if (line.old === old && !line.isLeftOver) line.old = undefined
     // A node that refuses the ticket has not taken the old place away.
     if (answer.kind === 'clock' && old !== undefined) this.#undo(index, old)
@@ -311,18 +317,54 @@ export class LineWait {
     return without > this.#lines.length - this.#quorum || this.#fits > MOST_FITS
   }
 
-  #assertReached(): void {
-    const longAgoMs = this.#plan.clock.monotonicMs() - LONGEST_SILENCE_MS
-    const silent = [...this.#lines.entries()].filter(([, { silentSinceMs }]) => (silentSinceMs ?? Infinity) < longAgoMs)
-    const wasSilent = this.#isSilent
-    this.#isSilent = silent.length > this.#lines.length - this.#quorum
-    // Twice in a row: after a pause of this process, the answers have not been read yet.
-    if (!this.#isSilent || !wasSilent) return
-    const failures = silent.map(([index, { failure }]) => {
-      const { label, client } = this.#plan.nodes[index]!
-      return { node: label, cause: failure ?? noAnswer(LONGEST_SILENCE_MS, client) }
+  #expectAnswer(index: number, line: Line): void {
+    const { nodes, deadlines } = this.#plan
+    const timeoutMs = this.#plan.timeoutMs(this.#request.ttlMs)
+    line.deadline?.cancel()
+    // From one answer to the next request, and from there to its answer.
+    line.deadline = deadlines.start(REPEAT_MS + timeoutMs, () => {
+      // During a claim it is not asked.
+      if (line.silentSinceMs === undefined) this.#expectAnswer(index, line)
+      else this.#troubled(line, line.trouble ?? noAnswer(timeoutMs, nodes[index]!.client))
     })
-    throw this.#plan.failure(failures, this.#request.resources)
+  }
+
+  /** Tells the caller when too few nodes answer, and when enough of them do again: its time may be over before we give up. */
+  #troubled(line: Line, trouble: Error | undefined): void {
+    line.trouble = trouble
+    const wasFailing = this.#isFailing
+    const failure = this.#failureIf((one) => one.trouble)
+    this.#isFailing = failure !== undefined
+    if (this.#isFailing || wasFailing) this.#request.failing?.(failure)
+  }
+
+  /** Too many clients are closed, and asking them again cannot help. */
+  get #unusable(): EngineError | undefined {
+    return this.#failureIf(({ failure }) =>
+      failure instanceof NotSentError && failure.permanent ? failure : undefined,
+    )
+  }
+
+  #silent(): EngineError | undefined {
+    const longAgoMs = this.#plan.clock.monotonicMs() - LONGEST_SILENCE_MS
+    const silent = this.#failureIf(({ silentSinceMs = Infinity, failure }, { client }) =>
+      silentSinceMs < longAgoMs ? (failure ?? noAnswer(LONGEST_SILENCE_MS, client)) : undefined,
+    )
+    const wasSilent = this.#isSilent
+    this.#isSilent = silent !== undefined
+    // Twice in a row: after a pause of this process, the answers have not been read yet.
+    return wasSilent ? silent : undefined
+  }
+
+  /** If there is a cause for so many nodes that the others are no quorum. */
+  #failureIf(causeOf: (line: Line, node: RedisNode) => Error | undefined): EngineError | undefined {
+    const { nodes } = this.#plan
+    const failures = nodes.flatMap((node, index) => {
+      const cause = causeOf(this.#lines[index]!, node)
+      return cause === undefined ? [] : [{ node: node.label, cause }]
+    })
+    if (failures.length <= nodes.length - this.#quorum) return undefined
+    return this.#plan.failure(failures, this.#request.resources)
   }
 
   /** Where our clock does not fit those of the nodes, theirs counts: the middle one, so that a wrong one decides nothing. */

@@ -27,7 +27,7 @@ export interface CommonOptions {
 
 /**
  * What `ringfence/redlock` is made of: one client or several, also two, and every ttl. A node that may have forgotten
- * leases still sits out for `maxTtl` only, so whoever asks for more proves the lease more often than that. `hear`: as of a node,
+ * leases still sits out for `maxTtl` only, so a holder that asks for more proves the lease more often than that. `hear`: as of a node,
  * which it is given by its place.
  */
 export function forRedlockUsers(
@@ -57,7 +57,9 @@ export function independent(clients: readonly unknown[]): RedisClient[] {
     }
     const first = recognised.findIndex((other) => other.identity === identity)
     if (first !== index) {
-      throw new TypeError(`clients[${index}]: expected a client of its own, got the same object as clients[${first}]`)
+      throw new TypeError(
+        `clients[${index}]: expected a client of its own, got the same object as clients[${first}]; write each once`,
+      )
     }
     const twin = recognised.findIndex((other) => server !== undefined && other.server === server)
     if (twin !== -1 && twin !== index) {
@@ -100,7 +102,7 @@ export function makeEngine(
   if (typeof prefix !== 'string') throw new TypeError(`prefix: expected a string, got ${shown(prefix)}`)
   if (prefix.startsWith(OWN_KEYS)) {
     throw new RangeError(
-      `prefix: expected one that does not begin with '${OWN_KEYS}', where the engine keeps its own keys, got ${shown(prefix)}`,
+      `prefix: expected one that does not begin with '${OWN_KEYS}', where the engine keeps its own keys, got ${shown(prefix)}; 'app:' is one`,
     )
   }
   const longer = name === 'redlock' ? { longer: 'redlock(clients, { maxTtl }) allows for more' } : {}

@@ -3,7 +3,7 @@ import type { LeaseRef, LeaseRequest, RoundTrip } from '../../engine.ts'
 import type { Random } from '../../random.ts'
 import { Admission } from './voters/admission.ts'
 import type { RedisClient } from './client.ts'
-import { isDenied, isNoScript, isPermanent } from './drivers/server-errors.ts'
+import { isDenied, isNoScript, isPermanent, namingRight } from './drivers/server-errors.ts'
 import { NotSentError } from './errors.ts'
 import { RoundTrips } from './round-trips.ts'
 import { keySet, type KeySet } from './keys.ts'
@@ -17,6 +17,7 @@ import {
   confirmStep,
   extendStep,
   handOverStep,
+  headOf,
   inspectStep,
   numeric,
   releaseStep,
@@ -66,9 +67,13 @@ export class RedisNode {
   readonly #turn: Turn
   readonly #keys = new Map<string, KeySet>()
   readonly #readerKeys = new Map<string, KeySet>()
+  /** No acquire was answered yet: it looks at the rights of this user, too. */
+  #isFirst = true
   /** Undefined where nobody observes. */
   #roundTrips: RoundTrips | undefined
   #unanswered = 0
+  /** How many of them may change something. */
+  #changing = 0
   #answers = 0
   /** When, and after how many answers, this node was last seen to answer at all. */
   #seen = { answers: -1, atMs: 0 }
@@ -81,8 +86,8 @@ export class RedisNode {
     this.label = label
     this.#options = options
     this.#turn = new Turn(client.cluster, (requests) => this.#call(requests))
-    const { sitOutMs, random } = options
-    this.admission = sitOutMs === 0 ? undefined : new Admission(client, sitOutMs, random)
+    const { prefix, sitOutMs, random } = options
+    this.admission = sitOutMs === 0 ? undefined : new Admission(client, prefix, sitOutMs, random)
   }
 
   // Steps for every node of a quorum alike.
@@ -90,7 +95,14 @@ export class RedisNode {
   acquireStep(keys: KeySet, owner: string, ttlMs: number, proposal: number): Step<NodeGrant | NodeRefusal> {
     const fenceTtlMs = this.#fenceTtlMs(ttlMs)
     if (keys.shared) return shareStep(keys, owner, ttlMs, proposal, fenceTtlMs, this.#publish)
-    return acquireStep(keys, owner, ttlMs, proposal, fenceTtlMs)
+    const step = acquireStep(keys, owner, ttlMs, proposal, fenceTtlMs, this.#isFirst)
+    if (!this.#isFirst) return step
+    const read = (reply: unknown, script: Script): NodeGrant | NodeRefusal => {
+      const answer = step.read(reply, script)
+      this.#isFirst = false
+      return answer
+    }
+    return { ...step, read }
   }
 
   /** As `acquireStep`, for an owner to whom the lock is offered. */
@@ -101,8 +113,8 @@ export class RedisNode {
 
   handOverStep(
     keys: KeySet,
-    lease: LeaseRef,
-    next: LeaseRequest,
+    lease: Pick<LeaseRef, 'owner' | 'token'>,
+    next: Pick<LeaseRequest, 'owner' | 'ttlMs'>,
     proposal: number,
     isVote: boolean,
   ): Step<NodeGrant | NodeRefusal> {
@@ -144,6 +156,11 @@ export class RedisNode {
     return this.#ask(step)
   }
 
+  /** What an adoption has taken becomes the old owner's again, where it is still the next owner's. */
+  giveBack(keys: KeySet, next: string, lease: LeaseRef, proposal: number): Promise<NodeGrant | NodeRefusal> {
+    return this.#ask(this.handOverStep(keys, { owner: next, token: lease.token }, lease, proposal, false))
+  }
+
   release(keys: KeySet, owner: string, token: bigint, quiet = false): Promise<NodeRelease> {
     return this.#ask(this.releaseStep(keys, owner, token, quiet))
   }
@@ -164,6 +181,7 @@ export class RedisNode {
     const request = new Request(step, to, index, landed, this.#options.hear?.(step)) as Request
     if (refused !== undefined) return queueMicrotask(() => request.failed(refused))
     this.#unanswered++
+    if (step.isLook !== true) this.#changing++
     if (step.vote === undefined || this.admission === undefined) return this.#turn.add(request)
     const { script } = this.admission
     if (script === undefined) return void this.#enter(request, this.admission)
@@ -181,9 +199,9 @@ export class RedisNode {
     this.#roundTrips = undefined
   }
 
-  /** Resolves when every command sent has been answered. */
+  /** Resolves when every command sent has been answered, except for those that only look. */
   async idle(): Promise<void> {
-    while (this.#unanswered > 0) await new Promise<void>((resolve) => (this.#whenIdle = resolve))
+    while (this.#changing > 0) await new Promise<void>((resolve) => (this.#whenIdle = resolve))
   }
 
   /** Commands sent and not answered yet. */
@@ -233,26 +251,33 @@ export class RedisNode {
    */
   #call(requests: readonly Request[], byText = false): void {
     const [first] = requests as readonly [Request]
-    const isAlone = requests.length === 1
+    if (requests.length === 1) return this.#callOne(first, byText)
     const vote = requests.find(({ step }) => step.vote !== undefined)
-    const script = isAlone ? first.script : (vote?.script ?? ACQUIRE)
-    const call = byText ? piece('EVAL', script.text) : script.call
-    this.#run([call, ...(isAlone ? alone(first) : together(requests))], requests, (error, reply, acknowledged) => {
+    const script = vote?.script ?? ACQUIRE
+    this.#run(together(callOf(script, byText), requests), requests, (error, replies, acknowledged) => {
       const isUnknown = !byText && isNoScript(error)
       if (isUnknown && (vote === undefined || this.admission === undefined)) this.#call(requests, true)
-      else if (!isAlone && (isUnknown || isDenied(error))) {
+      else if (isUnknown || isDenied(error)) {
         // Nothing was done. A user who may not use one of the keys must cost the others nothing.
         for (const request of requests) this.#callAlone(request)
-      } else if (isUnknown) void this.#enter(first, this.admission!, script)
-      else if (isAlone) this.#settle(first, error, reply, acknowledged)
-      else
-        for (const [index, request] of requests.entries()) this.#settlePart(request, index, error, reply, acknowledged)
+      } else
+        for (const [index, request] of requests.entries())
+          this.#settlePart(request, index, error, replies, acknowledged)
     })
   }
 
-  /** After a call in vain. Meanwhile a vote may have been given up, and what it was granted now would stay. */
+  #callOne(request: Request, byText = false): void {
+    const { script, step } = request
+    this.#run(alone(callOf(script, byText), step), [request], (error, reply, acknowledged) => {
+      if (byText || !isNoScript(error)) this.#settle(request, this.#named(error, script), reply, acknowledged)
+      else if (step.vote === undefined || this.admission === undefined) this.#callOne(request, true)
+      else void this.#enter(request, this.admission, script)
+    })
+  }
+
+  /** After a call that failed. Meanwhile a vote may have been given up, and what it was granted now would stay. */
   #callAlone(request: Request): void {
-    if (request.isWanted) this.#call([request])
+    if (request.isWanted) this.#callOne(request)
     else this.#settle(request, new NotSentError('was asked again when the attempt was over'), undefined, undefined)
   }
 
@@ -274,16 +299,20 @@ export class RedisNode {
   #settlePart(request: Request, index: number, error: unknown, replies: unknown, acknowledged: unknown): void {
     const reply: unknown = Array.isArray(replies) ? replies[index] : undefined
     const isFailure = Array.isArray(reply) && reply[0] === 'failed'
-    this.#settle(request, isFailure ? new Error(String(reply[1])) : error, reply, acknowledged)
+    this.#settle(request, this.#named(isFailure ? new Error(String(reply[1])) : error), reply, acknowledged)
+  }
+
+  #named(error: unknown, script?: Script): unknown {
+    return error === undefined ? error : namingRight(error, script?.text, this.#options.prefix)
   }
 
   #settle(request: Request, error: unknown, reply: unknown, acknowledged: unknown): void {
     const instead = isPermanent(error) ? request.step.otherwise?.() : undefined
     if (instead !== undefined) {
       request.step = instead
-      return this.#call([request])
+      return this.#callOne(request)
     }
-    this.#answered()
+    this.#answered(request.step)
     if (error !== undefined) request.failed(error)
     else if (acknowledged === undefined) request.answered(reply)
     else request.answered(reply, (answer) => this.#assertAcknowledged(request.step, answer, acknowledged))
@@ -326,9 +355,10 @@ export class RedisNode {
     return false
   }
 
-  #answered(): void {
+  #answered({ isLook }: Step<unknown>): void {
     this.#answers++
-    if (--this.#unanswered === 0) this.#whenIdle?.()
+    this.#unanswered--
+    if (isLook !== true && --this.#changing === 0) this.#whenIdle?.()
   }
 }
 
@@ -336,19 +366,23 @@ type Settle = (error: unknown, reply?: unknown, acknowledged?: unknown) => void
 
 const TWO = piece('2')
 
-/** What follows the script: the number of keys, the keys, the arguments. */
-function alone({ step: { keys, args } }: Request): Piece[] {
-  return [keys.words.length === 2 ? TWO : piece(String(keys.words.length)), keys, args]
+function callOf(script: Script, byText: boolean): Piece {
+  return byText ? piece('EVAL', script.text) : script.call
 }
 
-function together(requests: readonly Request[]): Piece[] {
+/** The script, the number of keys, the keys, the arguments. */
+function alone(call: Piece, { keys, args }: Step<unknown>): Piece[] {
+  return [call, keys.words.length === 2 ? TWO : piece(String(keys.words.length)), keys, args]
+}
+
+function together(call: Piece, requests: readonly Request[]): Piece[] {
   const keys: Piece[] = []
   const args: Piece[] = []
   let count = 0
   for (const { step } of requests) {
     count += step.keys.words.length
     keys.push(step.keys)
-    args.push(step.head!, step.args)
+    args.push(headOf(step), step.args)
   }
-  return [piece(String(count)), ...keys, ...args]
+  return [call, piece(String(count)), ...keys, ...args]
 }

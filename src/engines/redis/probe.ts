@@ -1,3 +1,4 @@
+import { given } from '../../arguments.ts'
 import type { Clock } from '../../clock.ts'
 import type { NodeState, ServerMemory } from '../../engine.ts'
 import { probed, silent } from '../shared/probe.ts'
@@ -49,14 +50,14 @@ async function probeMaster(client: RedisClient, node: string, master: RedisMaste
     if (state.error !== undefined) return state
     if (best === undefined || state.roundTripMs! < best.roundTripMs!) best = state
   }
-  const memory = memoryOf(await run('INFO').catch(() => undefined))
-  return { ...best!, ...(memory === undefined ? {} : { memory }) }
+  // Not everyone may ask for it.
+  const info = await run('INFO').catch(() => undefined)
+  const facts = info === undefined ? undefined : new ServerFacts(info, [])
+  return { ...best!, ...given({ run: facts?.info('run_id'), memory: facts && memoryOf(facts) }) }
 }
 
-/** Undefined where the server does not tell: not everyone may ask for it. */
-function memoryOf(info: ServerReply | undefined): ServerMemory | undefined {
-  if (info === undefined) return undefined
-  const facts = new ServerFacts(info, [])
+/** Undefined where the server does not tell. */
+function memoryOf(facts: ServerFacts): ServerMemory | undefined {
   const [usedBytes, limitBytes, evictedKeys] = ['used_memory', 'maxmemory', 'evicted_keys'].map((name) =>
     facts.number(name),
   )

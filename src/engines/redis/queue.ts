@@ -42,7 +42,7 @@ export class RedisQueue {
     return this.#otherSoftware.pauseMs(resources) === 0
   }
 
-  /** This user may not use the lines, or a key of another type is in their place: whoever comes first after a release gets it. */
+  /** This user may not use the lines, or a key of another type is in their place: the first that asks after a release gets it. */
   async #race(request: LeaseRequest, signal: AbortSignal, newOwner: () => string): Promise<QueuedGrant> {
     const { clock, random, wakeups } = this.#plan
     let wake = new AbortController()

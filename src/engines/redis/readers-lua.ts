@@ -13,13 +13,20 @@ import { OFFERED } from './line-lua.ts'
  */
 export const SHARED = 'shared:'
 
-/** For the texts below. `text` and `prune` are those of the script that they are a part of. */
+/** Before the number of a grant to an owner that had the lease, or a part of it, already. */
+export const REPEATED = '+'
+
+/** For the texts below. `text`, `read`, `failed` and `prune` are those of the script that they are a part of. */
 export const READERS = `local function is_shared(value) return type(value) == 'string' and string.sub(value, 1, ${SHARED.length}) == '${SHARED}' end
 local function ms()
   local time = redis.call('time')
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
-local function reads(readers, name) return (tonumber(redis.pcall('zscore', readers, name)) or 0) >= ms() end
+local function reads(readers, name)
+  local ends = redis.pcall('zscore', readers, name)
+  if failed(ends) then redis.call('zscore', readers, name) end
+  return (tonumber(ends) or 0) >= ms()
+end
 local function settle(lock, readers)
   local now = ms()
   local ended = redis.call('zrangebyscore', readers, '-inf', '(' .. text(now))
@@ -64,7 +71,7 @@ end
 export const SHARE = `local function share()
   local name, count = ARGV[1], #KEYS / 4
   local highest, holder, left = 0, nil, 0
-  local first, free = false, {}
+  local first, free, repeated = false, {}, ''
   for n = 1, count do
     local lock = KEYS[2 * n - 1]
     highest = math.max(highest, number(KEYS[2 * n]))
@@ -72,7 +79,9 @@ export const SHARE = `local function share()
     if not held or held == '${OFFERED}' .. name then
       free[n] = true
       first = true
-    elseif not is_shared(held) or not (reads(KEYS[3 * count + n], name) or joins(KEYS[2 * count + n], name)) then
+    elseif is_shared(held) and reads(KEYS[3 * count + n], name) then
+      repeated = '${REPEATED}'
+    elseif not is_shared(held) or not joins(KEYS[2 * count + n], name) then
       holder = held
       local ttl = redis.call('pttl', lock)
       if ttl < 0 or left < 0 then left = -1 else left = math.max(left, ttl) end
@@ -91,7 +100,7 @@ export const SHARE = `local function share()
     redis.pcall('zrem', line, name, '!' .. name)
     if free[n] then call_readers(line, ARGV[6], ARGV[6 + n]) end
   end
-  return text(v)
+  return repeated .. text(v)
 end
 `
 
@@ -112,7 +121,7 @@ for a = 3, #ARGV, 4 do
   local count, name, token = tonumber(ARGV[a]), ARGV[a + 1], tonumber(ARGV[a + 3])
   local ours = 1
   for n = 1, count do
-    if not is_shared(redis.pcall('get', KEYS[key + 2 * n - 1])) or not reads(KEYS[key + 3 * count + n], name) then ours = 0 end
+    if not is_shared(read(KEYS[key + 2 * n - 1])) or not reads(KEYS[key + 3 * count + n], name) then ours = 0 end
   end
   for n = 1, ours * count do
     local fence, readers = KEYS[key + 2 * n], KEYS[key + 3 * count + n]
@@ -137,14 +146,16 @@ local ours, told = true, 0
 for n = 1, count do
   local lock, fence, line, readers = KEYS[2 * n - 1], KEYS[2 * n], KEYS[2 * count + n], KEYS[3 * count + n]
   local channel, passed = ARGV[5 + n], false
-  local held = redis.pcall('get', lock)
+  local held = read(lock)
   local mine = is_shared(held) and reads(readers, name)
   if not mine then ours = false end
   if token > 0 and (mine or not held) and (tonumber(redis.pcall('get', fence)) or 0) < token then
     redis.call('set', fence, ARGV[2], 'px', ARGV[3])
   end
   redis.pcall('zrem', line, name, '!' .. name)
-  if is_shared(held) and redis.pcall('zrem', readers, name) == 1 and not settle(lock, readers) then
+  local gone = is_shared(held) and redis.pcall('zrem', readers, name)
+  if failed(gone) then redis.call('zrem', readers, name) end
+  if gone == 1 and not settle(lock, readers) then
     if ARGV[5] == 'pass' then passed = pass(lock, line, ARGV[4], channel) end
     if not passed and ARGV[4] ~= '' then told = math.max(told, tonumber(redis.pcall(ARGV[4], channel, name)) or 0) end
   elseif held == '${OFFERED}' .. name then

@@ -6,7 +6,6 @@ import { ACQUIRE, READER } from './scripts.ts'
 import {
   extendStep,
   grantOrRefusal,
-  headOf,
   isConfirmed,
   isGrant,
   readConfirm,
@@ -34,8 +33,15 @@ export function shareStep(
 ): Step<NodeGrant | NodeRefusal> {
   const numbers = [ttlMs, proposal, fenceTtlMs].map(String)
   const args = piece(readerName(owner), ...numbers, 'share', publish, ...channels)
-  const head = headOf('a', withReaders, args)
-  return { script: ACQUIRE, vote: { ttlMs }, keys: withReaders, args, head, read: grantOrRefusal, wrote: isGrant }
+  return {
+    script: ACQUIRE,
+    vote: { ttlMs },
+    keys: withReaders,
+    args,
+    letter: 'a',
+    read: grantOrRefusal,
+    wrote: isGrant,
+  }
 }
 
 export function confirmReaderStep(keys: KeySet, owner: string, token: number, fenceTtlMs: number): Step<NodeAnswer> {

@@ -8,6 +8,7 @@ import {
   READERS,
   READING,
   RELEASE_READER,
+  REPEATED,
   SHARE,
   SHARED,
 } from './readers-lua.ts'
@@ -20,7 +21,7 @@ import {
  * | script   | when                                     | answer                                                     |
  * |----------|------------------------------------------|------------------------------------------------------------|
  * | acquire  | some L is another owner's                | `{highest F, that owner, longest time left or -1}`         |
- * |          | every L is this owner's already          | the highest F, nothing changes: the driver sent it twice   |
+ * |          | every L is this owner's already          | `+` and the highest F, nothing changes: a repeat           |
  * |          | otherwise                                | v, above every F: every L is the owner's and every F is v  |
  * | claim    | some L is another's, or offered to one   | as acquire                                                 |
  * |          | otherwise                                | as acquire: an offer to this owner counts as a free lock   |
@@ -39,7 +40,8 @@ import {
  * |          | every L is free, or offered to it        | v, above every F: L is the reader's and every F is v       |
  * |          | otherwise                                | every F as in the line above, or the highest if all joined |
  *
- * Many steps can go in one call of the acquire script: see `TOGETHER`.
+ * A number with a `+` (`REPEATED`) says that this owner had some L before: the driver has sent the step twice, or another client leads
+ * to the same server. Many steps can go in one call of the acquire script: see `TOGETHER`.
  */
 export interface Script {
   readonly name: string
@@ -49,9 +51,20 @@ export interface Script {
   readonly call: Piece
 }
 
-function script(name: string, text: string): Script {
-  const sha = sha1(text)
-  return { name, text, sha, call: piece('EVALSHA', sha) }
+/** Hashed when it is used: a process uses few of them. */
+export function script(name: string, text: string): Script {
+  let sha: string | undefined
+  let call: Piece | undefined
+  return {
+    name,
+    text,
+    get sha() {
+      return (sha ??= sha1(text))
+    },
+    get call() {
+      return (call ??= piece('EVALSHA', this.sha))
+    },
+  }
 }
 
 /** Numbers are below 2^53 and must be written in full: Lua's own tostring goes over to 1e+15. */
@@ -59,10 +72,15 @@ const NUMBER = `local function text(n) return string.format('%.0f', n) end
 local function number(key) return tonumber(redis.call('get', key) or 0) end
 `
 
-/** A lock key of another type is unusable: nobody has the lease, and nobody gets it. This is its holder in answers. */
-const READ = `local function read(key)
+/**
+ * A lock key of another type is unusable: nobody has the lease, and nobody gets it. This is its holder in answers. Any other error
+ * says nothing about the key, and must not look like an answer: asked again, it ends the script.
+ */
+const READ = `local function failed(answer) return type(answer) == 'table' and not string.match(answer['err'], 'WRONGTYPE') end
+local function read(key)
   local value = redis.pcall('get', key)
-  if value and value ~= '' and #value == 0 then return '(a key of another type)' end
+  if failed(value) then redis.call('get', key) end
+  if type(value) == 'table' then return '(a key of another type)' end
   return value
 end
 `
@@ -100,9 +118,23 @@ function raise(fenceTtl: string): string {
 `
 }
 
+/** The first acquire of an engine. */
+export const FIRST = 'first'
+
 /**
- * KEYS: L and F of each resource. ARGV: owner, ttl, proposal, F's ttl. For a claim also Q of each resource, and 'claim'. For
- * a place in the line, see `ENQUEUE`. The three are one script because a node that sits out may do none of them.
+ * Refuses a user who could not renew or release what it gets: the key would stay for its ttl. Since Redis 7 a script can ask for that.
+ * A service that answers nonsense is believed to allow it.
+ */
+const MAY = `  local needed = {'get', 'del', 'pexpire'}
+  for i = 1, redis.acl_check_cmd and #needed or 0 do
+    local known, allowed = pcall(redis.acl_check_cmd, needed[i], KEYS[1])
+    if known and allowed == false then error(redis.error_reply('NOPERM this user has no permissions to run ' .. needed[i])) end
+  end
+`
+
+/**
+ * KEYS: L and F of each resource. ARGV: owner, ttl, proposal, F's ttl, and 'first' where this user's rights are to be looked
+ * at. For a claim also Q of each resource, and 'claim'. For a place in the line, see `ENQUEUE`. The three are one script because a node that sits out may do none of them.
  *
  * The usual case, one resource that is free and a proposal in the same second as this node's clock, comes first, with as
  * few calls and conversions as it can be done: a call costs as much as a command of its own. Numbers of equally many
@@ -110,9 +142,12 @@ function raise(fenceTtl: string): string {
  * A granted repeat writes F again: only a write makes WAIT wait for the replicas, also after the driver reconnected.
  */
 const ACQUIRE_TEXT = `local p = ARGV[3]
-if #KEYS == 2 and redis.call('time')[1] == string.sub(p, 1, -7) and redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', ARGV[2]) then
+if #KEYS == 2 and #ARGV == 4 and redis.call('time')[1] == string.sub(p, 1, -7)
+and redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', ARGV[2]) then
 ${raise('ARGV[4]')}end
 ${NUMBER}${GRANT}${READ}local owner, count, offer = ARGV[1], #KEYS, ''
+if ARGV[5] == '${FIRST}' then
+${MAY}end
 if ARGV[5] == 'enqueue' or ARGV[5] == 'share' then
 ${PASS}${READERS}${JOINS}${ENQUEUE}${SHARE}if ARGV[5] == 'share' then return share() end
 return enqueue()
@@ -137,9 +172,9 @@ if holder then return {text(highest), holder, left} end
 for i = count + 1, #KEYS do redis.call('zrem', KEYS[i], owner, '!' .. owner) end
 if mine == count then
   for i = 2, count, 2 do redis.call('set', KEYS[i], text(highest), 'px', ARGV[4]) end
-  return text(highest)
+  return '${REPEATED}' .. text(highest)
 end
-return text(grant(count, highest, owner, ARGV[2], tonumber(p), ARGV[4]))
+return (mine > 0 and '${REPEATED}' or '') .. text(grant(count, highest, owner, ARGV[2], tonumber(p), ARGV[4]))
 `
 
 /** KEYS: L and F of each resource. ARGV: owner, token, F's ttl. */
@@ -163,12 +198,12 @@ return {1, ARGV[2]}
  */
 export const EXTEND = script(
   'extend',
-  `${NUMBER}local answers, key = {}, 1
+  `${NUMBER}${READ}local answers, key = {}, 1
 for a = 3, #ARGV, 4 do
   local last = key + 2 * ARGV[a] - 1
   local ours = 1
   for i = key, last, 2 do
-    if redis.pcall('get', KEYS[i]) ~= ARGV[a + 1] then ours = 0 end
+    if read(KEYS[i]) ~= ARGV[a + 1] then ours = 0 end
   end
   if ours == 1 then
     local token = tonumber(ARGV[a + 3])
@@ -207,10 +242,10 @@ if #ARGV == 5 and redis.pcall('get', KEYS[1]) == ARGV[1] and (#KEYS == 2 or not 
   if ARGV[4] == '' then return 0 end
   return tonumber(redis.pcall(ARGV[4], ARGV[5], ARGV[1])) or 0
 end
-${NUMBER}${PASS}${READERS}local token, count = tonumber(t), 2 * (#ARGV - 4)
+${NUMBER}${READ}${PASS}${READERS}local token, count = tonumber(t), 2 * (#ARGV - 4)
 local holders, ours, told = {}, true, 0
 for i = 1, count, 2 do
-  holders[i] = redis.pcall('get', KEYS[i])
+  holders[i] = read(KEYS[i])
   if holders[i] == ARGV[1] then redis.call('del', KEYS[i]) else ours = false end
 end
 for i = 1, count, 2 do
@@ -232,9 +267,9 @@ return ours and told or -1 - told
 
 /** The steps of readers, apart from those in the acquire script. They have a call of their own. */
 export const READER = {
-  confirm: script('confirm', `${NUMBER}${PASS}${READERS}${CONFIRM_READER}`),
-  extend: script('extend', `${NUMBER}${PASS}${READERS}${EXTEND_READERS}`),
-  release: script('release', `${NUMBER}${PASS}${READERS}${RELEASE_READER}`),
+  confirm: script('confirm', `${NUMBER}${READ}${PASS}${READERS}${CONFIRM_READER}`),
+  extend: script('extend', `${NUMBER}${READ}${PASS}${READERS}${EXTEND_READERS}`),
+  release: script('release', `${NUMBER}${READ}${PASS}${READERS}${RELEASE_READER}`),
 }
 
 /**
@@ -255,9 +290,9 @@ for i = 1, #KEYS, 2 do
 end
 if given == #KEYS then
   for i = 2, #KEYS, 2 do redis.call('set', KEYS[i], text(highest), 'px', ARGV[6]) end
-  return text(highest)
+  return '${REPEATED}' .. text(highest)
 end
-return text(grant(#KEYS, highest, ARGV[2], ARGV[3], tonumber(p), ARGV[6]))
+return (given > 0 and '${REPEATED}' or '') .. text(grant(#KEYS, highest, ARGV[2], ARGV[3], tonumber(p), ARGV[6]))
 `,
 )
 
@@ -300,8 +335,8 @@ end
 return answers
 `
 
-/** An acquire alone has four arguments, a claim, a place in the line, a reader or a hand-over says so by the fifth. Several steps have more. */
-const ACQUIRE_OR_TOGETHER = `if #ARGV == 4 or ARGV[5] == 'claim' or ARGV[5] == 'enqueue' or ARGV[5] == 'share' then
+/** An acquire alone has four arguments; the first one, a claim, a place in the line, a reader or a hand-over says so by the fifth. Several steps have more. */
+const ACQUIRE_OR_TOGETHER = `if #ARGV == 4 or ARGV[5] == '${FIRST}' or ARGV[5] == 'claim' or ARGV[5] == 'enqueue' or ARGV[5] == 'share' then
 ${ACQUIRE_TEXT}end
 ${TOGETHER}`
 

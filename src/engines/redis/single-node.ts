@@ -49,6 +49,7 @@ export class SingleNode {
     lease: LeaseRef,
     next: LeaseRequest,
     proposal: number,
+    isAdoption: boolean,
     resolve: (outcome: Grant | Refusal) => void,
     reject: (error: EngineError) => void,
   ): void {
@@ -56,8 +57,9 @@ export class SingleNode {
     this.#ask(step, next.ttlMs, lease.resources, {
       answered: (answer) => resolve(answer.kind === 'granted' ? outcome(answer) : { kind: 'refused', reason: 'held' }),
       failed: reject,
-      // Whether it arrived or not: neither the old owner's key nor the new owner's key may stay for its ttl.
+      // Whether it arrived or not: neither the old owner's key nor the new owner's key may stay for its ttl. An adoption gives back.
       undo: () => {
+        if (isAdoption) return void this.#node.giveBack(keys, next.owner, lease, proposal).catch(() => undefined)
         this.#undo(keys, next.owner)
         this.#undo(keys, lease.owner)
       },

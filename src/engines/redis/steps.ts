@@ -2,8 +2,8 @@ import type { InLine, LeaseRef } from '../../engine.ts'
 import type { KeySet } from './keys.ts'
 import { OFFERED } from './line-lua.ts'
 import { piece, type Piece } from './pieces.ts'
-import { SHARED } from './readers-lua.ts'
-import { ACQUIRE, CONFIRM, EXTEND, HAND_OVER, INSPECT, RELEASE, type Script } from './scripts.ts'
+import { REPEATED, SHARED } from './readers-lua.ts'
+import { ACQUIRE, CONFIRM, EXTEND, FIRST, HAND_OVER, INSPECT, RELEASE, type Script } from './scripts.ts'
 import type { NodeAnswer } from './votes.ts'
 
 /** One atomic step on a node: a script with its keys and arguments, and what the server's reply means. The same for all nodes. */
@@ -14,17 +14,22 @@ export interface Step<T> {
   readonly vote?: { readonly ttlMs: number }
   readonly keys: Piece
   readonly args: Piece
-  /** What it begins with among several steps of one call. Undefined: it has a call of its own. */
-  readonly head?: Piece
+  /** The first letter of its name, by which several steps of one call are told apart. Undefined: it has a call of its own. */
+  readonly letter?: 'a' | 'c' | 'r' | 'h'
   /** Throws when the reply is none of those that the script gives. */
   read(reply: unknown, script: Script): T
+  /** It changes nothing, and what it finds is of use to its caller alone: closing does not wait for it. */
+  readonly isLook?: boolean
   /** Whether the step that gave this answer wrote something that replicas can acknowledge. Undefined: it need not be asked. */
   wrote?(answer: T): boolean
   /** What to ask instead where this user may not use one of the keys. */
   readonly otherwise?: (() => Step<T>) | undefined
 }
 
-export type NodeGrant = Extract<NodeAnswer, { kind: 'granted' }>
+export type NodeGrant = Extract<NodeAnswer, { kind: 'granted' }> & {
+  /** Its owner had the lease there before: the step was sent twice, or another client leads to the same server. */
+  readonly isRepeated?: boolean
+}
 
 /** A node that refuses says who is in the way. */
 export interface NodeRefusal {
@@ -42,8 +47,8 @@ export interface NodeRefusal {
 /** Few differ. */
 const heads = new Map<string, Piece>()
 
-/** What a step begins with among others: the first letter of its name, how many keys it has, and how many arguments. */
-export function headOf(letter: 'a' | 'c' | 'r' | 'h', keys: Piece, args: Piece): Piece {
+/** What a step begins with among others: its letter, how many keys it has, and how many arguments. */
+export function headOf({ letter, keys, args }: Step<unknown>): Piece {
   const name = `${letter} ${keys.words.length} ${args.words.length}`
   let head = heads.get(name)
   if (head === undefined) {
@@ -60,10 +65,11 @@ export function acquireStep(
   ttlMs: number,
   proposal: number,
   fenceTtlMs: number,
+  isFirst = false,
 ): Step<NodeGrant | NodeRefusal> {
-  const args = piece(owner, String(ttlMs), String(proposal), String(fenceTtlMs))
-  const head = headOf('a', keys.piece, args)
-  return { script: ACQUIRE, vote: { ttlMs }, keys: keys.piece, args, head, read: grantOrRefusal, wrote: isGrant }
+  const terms = [owner, String(ttlMs), String(proposal), String(fenceTtlMs)]
+  const args = piece(...terms, ...(isFirst ? [FIRST] : []))
+  return { script: ACQUIRE, vote: { ttlMs }, keys: keys.piece, args, letter: 'a', read: grantOrRefusal, wrote: isGrant }
 }
 
 /** `isVote`: a node that sits out does not take part. Those that do have forgotten nothing, so their counters are enough. */
@@ -82,7 +88,7 @@ export function handOverStep(
     ...(isVote ? { vote: { ttlMs: next.ttlMs } } : {}),
     keys: keys.piece,
     args,
-    head: headOf('h', keys.piece, args),
+    letter: 'h',
     read: grantOrRefusal,
     wrote: isGrant,
   }
@@ -94,7 +100,7 @@ export function confirmStep(keys: KeySet, owner: string, token: number, fenceTtl
     script: CONFIRM,
     keys: keys.piece,
     args,
-    head: headOf('c', keys.piece, args),
+    letter: 'c',
     read(reply) {
       return readConfirm(reply, token)
     },
@@ -158,7 +164,7 @@ export function releaseStep(
   const args = piece(owner, String(token), String(fenceTtlMs), publish, ...keys.channels)
   const on = passOn ? keys.withLines : keys.piece
   const otherwise = passOn ? () => releaseStep(keys, owner, token, publish, fenceTtlMs, false) : undefined
-  return { script: RELEASE, keys: on, args, head: headOf('r', on, args), read: readRelease, otherwise }
+  return { script: RELEASE, keys: on, args, letter: 'r', read: readRelease, otherwise }
 }
 
 export function readRelease(reply: unknown): NodeRelease {
@@ -188,12 +194,18 @@ export interface NodeReader {
 }
 
 export function inspectStep({ piece: pairs, withReaders, channels }: KeySet): Step<readonly NodeLease[]> {
-  const step = { script: INSPECT, keys: withReaders, args: piece(String(channels.length)), read: readLeases }
+  const step = {
+    script: INSPECT,
+    keys: withReaders,
+    args: piece(String(channels.length)),
+    isLook: true,
+    read: (reply: unknown) => readLeases(reply, channels.length),
+  }
   return { ...step, otherwise: () => ({ ...step, keys: pairs }) }
 }
 
-function readLeases(reply: unknown): readonly NodeLease[] {
-  if (!Array.isArray(reply)) throw nonsense(reply, INSPECT)
+function readLeases(reply: unknown, count: number): readonly NodeLease[] {
+  if (!Array.isArray(reply) || reply.length !== count) throw nonsense(reply, INSPECT)
   return reply.map((row: unknown) => {
     const [name, left, fence, line, readers, now] = fields(row, INSPECT)
     const remainingMs = timeLeft(left, INSPECT)
@@ -239,7 +251,7 @@ export function grantOrRefusal(reply: unknown, script: Script): NodeGrant | Node
   if (!Array.isArray(reply)) {
     const fence = numeric(reply, script)
     if (fence <= 0) throw nonsense(reply, script)
-    return { kind: 'granted', fence }
+    return { kind: 'granted', fence, ...(String(reply).startsWith(REPEATED) ? { isRepeated: true } : {}) }
   }
   const [fence, holder, left] = reply as unknown[]
   return {
@@ -270,7 +282,7 @@ export function fields(reply: unknown, script: Script): readonly unknown[] {
 }
 
 export function numeric(value: unknown, script: Script): number {
-  const number = typeof value === 'string' && value !== '' ? Number(value) : value
+  const number = typeof value === 'string' && /^[+-]?(0|[1-9]\d*)$/.test(value) ? Number(value) : value
   if (typeof number === 'number' && Number.isSafeInteger(number)) return number
   throw nonsense(value, script)
 }

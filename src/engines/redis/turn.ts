@@ -64,7 +64,7 @@ export function* calls(requests: readonly Request[]): Iterable<readonly Request[
     const count = step.keys.words.length
     const isOtherVote = step.vote !== undefined && vote !== undefined && vote !== script.sha
     const isFull = call.length >= MOST.steps || keys + count > MOST.keys
-    const isAlone = step.head === undefined || call[0]?.step.head === undefined
+    const isAlone = step.letter === undefined || call[0]?.step.letter === undefined
     if (call.length > 0 && (isFull || isAlone || isOtherVote)) {
       yield call
       call = []

@@ -1,6 +1,6 @@
 /**
  * How long an exclusive request that waits keeps later shared requests out, on an engine without a queue of its own. It comes again
- * within `COME_AGAIN_MS`, so only a writer that gave up or died keeps readers out in vain, and no longer than this.
+ * within `COME_AGAIN_MS`, so only a writer that gave up or died keeps readers out for nothing, and no longer than this.
  */
 export const WANTED_MS = 3000
 

@@ -9,6 +9,7 @@ export interface ZookeeperDriver {
 /** What the server keeps about a znode. Numbers of 64 bits come as eight bytes. */
 export interface ZnodeStat {
   readonly czxid: Buffer
+  readonly ctime: Buffer
   readonly mtime: Buffer
   readonly version: number
   readonly numChildren: number

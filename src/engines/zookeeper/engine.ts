@@ -238,7 +238,8 @@ export class ZookeeperEngine implements Engine {
 
   /** Returns the current session, or a new one if the last has ended. */
   async #ready(resources: readonly string[], withinMs: number): Promise<SessionScope> {
-    if (this.#closed) throw new EngineError('zookeeper: this engine is closed', resources, { transient: false })
+    if (this.#closed)
+      throw new EngineError('zookeeper: this engine is closed; make a new one', resources, { transient: false })
     const current = this.#scope?.session.over === undefined ? this.#scope : undefined
     const scope = current ?? new SessionScope(this.#plan, this.#deadlines)
     this.#scope = scope

@@ -9,6 +9,7 @@ import { SESSION_PER_TTL } from './session-scope.ts'
 
 export type { ZookeeperDriver } from './client.ts'
 
+/** Options of `zookeeper`. */
 export interface ZookeeperOptions {
   /** The znode under which all others are made, below the chroot of the connection string. Default `/ringfence`. */
   path?: string
@@ -33,7 +34,9 @@ export interface ZookeeperOptions {
 export function zookeeper(driver: ZookeeperDriver, servers: string, options: ZookeeperOptions = {}): Engine {
   objectOrThrow(driver, 'driver')
   if (typeof driver.createClient !== 'function') {
-    throw new TypeError('driver: expected the module node-zookeeper-client, got one without createClient')
+    throw new TypeError(
+      'driver: expected the module node-zookeeper-client, got one without createClient; of `import * as`, give its default',
+    )
   }
   optionsOrThrow(options, ['path', 'maxTtl', 'auth', 'acl', 'requestTimeout', 'clock'])
   const { path = '/ringfence', maxTtl = 20_000, auth, requestTimeout, clock = systemClock } = options
@@ -43,7 +46,9 @@ export function zookeeper(driver: ZookeeperDriver, servers: string, options: Zoo
     throw new TypeError(`acl: expected 'creator' or 'anyone', got ${shown(acl)}`)
   }
   if (acl === 'creator' && credentials === undefined) {
-    throw new TypeError("acl: expected 'anyone' without auth, got 'creator': the servers don't know who that would be")
+    throw new TypeError(
+      "acl: expected 'anyone' without auth, got 'creator': the servers don't know who that would be; give auth too",
+    )
   }
   const maxTtlMs = durationMs(maxTtl, 'maxTtl', { minMs: 50, maxMs: 86_400_000 })
   const newClient = (): ZookeeperClient => {
@@ -101,5 +106,7 @@ function credentialsOrThrow(auth: { readonly scheme: unknown; readonly auth: unk
     return { scheme, auth: secret }
   }
   // The value is never shown: it may be a password.
-  throw new TypeError("auth: expected { scheme: 'digest', auth: 'user:password' }, got something else")
+  throw new TypeError(
+    "auth: expected { scheme: 'digest', auth: 'user:password' }, got something else (not shown, as it may be a password)",
+  )
 }

@@ -1,4 +1,4 @@
-import type { LeaseInfo } from '../../engine.ts'
+import type { InLine, LeaseInfo } from '../../engine.ts'
 import { together } from '../shared/together.ts'
 import { numberOf } from './client.ts'
 import { leftPath } from './left-leases.ts'
@@ -7,6 +7,8 @@ import type { SessionScope } from './session-scope.ts'
 
 /** How many resources are asked about at once. */
 const AT_ONCE = 32
+/** Of at most this many places of a line the age is asked for: each costs a request. */
+const MOST_AGES = 100
 
 export async function* inspectFolders(
   scope: SessionScope,
@@ -31,9 +33,25 @@ async function leases(scope: SessionScope, resource: string, withinMs: number): 
     together(left, AT_ONCE, (owner) => leftLease(scope, resource, owner, withinMs)),
     together(some, AT_ONCE, (place) => heldLease(scope, resource, place, withinMs)),
   ])
-  const holders = held.filter((info) => info !== undefined)
-  const waiters = places.length - holders.length
-  return [...outlived.filter((info) => info !== undefined), ...holders].map((info) => ({ ...info, waiters }))
+  const holders = [...outlived, ...held].filter((info) => info !== undefined)
+  if (holders.length === 0) return []
+  const waiting = places.filter((_, index) => held[index] === undefined)
+  const line = await lineOf(scope, resource, waiting, withinMs)
+  return holders.map((info) => ({ ...info, waiters: line.length, ...(line.length > 0 ? { line } : {}) }))
+}
+
+async function lineOf(
+  { steps, znodes, clock }: SessionScope,
+  resource: string,
+  waiting: readonly QueuePlace[],
+  withinMs: number,
+): Promise<InLine[]> {
+  const first = waiting.slice(0, MOST_AGES)
+  const line = await together(first, AT_ONCE, async ({ name, owner }): Promise<InLine | undefined> => {
+    const agoMs = await znodes.madeAgoMs(`${steps.folder(resource)}/${name}`, withinMs)
+    return agoMs === undefined ? undefined : { owner, since: Math.round(clock.wallMs() - agoMs) }
+  })
+  return [...line.filter((one) => one !== undefined), ...waiting.slice(MOST_AGES).map(({ owner }) => ({ owner }))]
 }
 
 /** A lease that was left to run out. */

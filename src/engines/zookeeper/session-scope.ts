@@ -1,3 +1,4 @@
+import type { Clock } from '../../clock.ts'
 import type { Deadlines } from '../../deadlines.ts'
 import { ZnodeCleanup } from './cleanup.ts'
 import type { ZookeeperPlan } from './engine.ts'
@@ -18,6 +19,7 @@ const CONNECT_MS = 5000
 
 /** One session, and what lives as long as it does. */
 export class SessionScope {
+  readonly clock: Clock
   readonly session: ZookeeperSession
   readonly znodes: Znodes
   readonly steps: ZookeeperSteps
@@ -28,6 +30,7 @@ export class SessionScope {
 
   constructor(plan: ZookeeperPlan, deadlines: Deadlines) {
     const { newClient, maxTtlMs, withinMs, clock } = plan
+    this.clock = clock
     this.session = new ZookeeperSession(newClient(), SESSION_PER_TTL * maxTtlMs, clock, deadlines)
     this.znodes = new Znodes(this.session, plan)
     this.steps = new ZookeeperSteps(this.znodes, plan)

@@ -57,6 +57,13 @@ export class Znodes {
     })
   }
 
+  /** Returns how long ago the znode was made, by the leader's wall clock, and undefined if it does not exist. */
+  async madeAgoMs(path: string, withinMs: number): Promise<number | undefined> {
+    const nowMs = await this.#serverNowMs(withinMs)
+    const stat = await this.stat(path, withinMs)
+    return stat === null ? undefined : Math.max(nowMs - milliseconds(stat.ctime), 0)
+  }
+
   /** Reads a znode, and calls `changed` once, when it is next written or removed. Returns undefined if it does not exist. */
   watch(path: string, changed: () => void, withinMs: number): Promise<FoundZnode | undefined> {
     return unlessGone(async () => {

@@ -6,6 +6,7 @@ import { startProxy, type Proxy } from '../../../harness/faults/proxy.ts'
 import { startConsul, type ConsulServer } from '../../../harness/servers/consul.ts'
 import { until } from '../../../harness/until.ts'
 import { collect, granted, requestFor } from '../requests.ts'
+import { staysWithItsHolder } from '../lost-adoptions.ts'
 import { open, contents } from './setup.ts'
 
 let server: ConsulServer
@@ -92,7 +93,7 @@ test('as many resources as fit in a transaction are granted at once; more are re
   const one = open(server.url)
   const names = Array.from({ length: 33 }, (_, index) => `many-${index}`)
   await expect(one.acquire(requestFor(names))).rejects.toThrow(
-    /^resource: expected at most 32 names at once, .*, got 33$/,
+    /^resource: expected at most 32 names at once, .*, got 33; take one name for all of them$/,
   )
   const lease = await granted(one, requestFor(names.slice(1)))
   expect(await one.extend([lease])).toEqual([{ kind: 'held' }])
@@ -232,6 +233,28 @@ test('an attempt that is not answered in time rejects, and is undone without a l
   await until(async () => (await contents(server)).sessions.length === 0, { what: 'the undoing', withinMs: 15_000 })
   const two = open(server.url)
   await two.release(await granted(two, requestFor('undone')))
+})
+
+test.each([
+  ['answer', (): void => proxy.dropReplies(true)],
+  ['request', (): void => proxy.dropRequests(true)],
+])('an adoption whose %s is lost leaves the lease to its holder', async (_what, fault) => {
+  let losing = false
+  const adopter = open(proxyUrl(), {
+    requestTimeout: 1000,
+    async fetch(url, init) {
+      const isMove = init.body?.includes('"delete"') === true && init.body.includes('"lock"')
+      if (losing && isMove) fault()
+      return globalThis.fetch(url, init)
+    },
+  })
+  onTestFinished(heal)
+  const lose = (): void => void (losing = true)
+  const healed = (): void => {
+    losing = false
+    heal()
+  }
+  await staysWithItsHolder({ holder: open(server.url), adopter, lose, heal: healed })
 })
 
 test('a shared lease is refused before any server is asked, with the reason and what to do', async () => {

@@ -2,7 +2,8 @@ import { expect, onTestFinished, test } from 'vitest'
 import { etcd, type EtcdOptions } from '../../../src/engines/etcd/index.ts'
 import type { Engine } from '../../../src/engine.ts'
 import { createCertificates } from '../../../harness/certificates.ts'
-import { startEtcd, startSecureEtcd, type EtcdServer } from '../../../harness/servers/etcd.ts'
+import { startEtcd, startSecureEtcd } from '../../../harness/servers/etcd.ts'
+import { exercised, pageLines, runLines } from '../../operating/least-rights.ts'
 import { failureOf, inside, requestFor } from '../requests.ts'
 
 function engine(url: string, options: EtcdOptions): Engine {
@@ -11,28 +12,17 @@ function engine(url: string, options: EtcdOptions): Engine {
   return made
 }
 
-/** A role that may use the prefix alone, a user with it, and a user without any role. */
-async function enableAuth(server: EtcdServer): Promise<void> {
-  const [key, end] = ['ringfence/', 'ringfence0'].map((text) => Buffer.from(text).toString('base64'))
-  await server.call('auth/role/add', { name: 'locker' })
-  await server.call('auth/role/grant', { name: 'locker', perm: { permType: 'READWRITE', key, range_end: end } })
-  for (const [name, password, role] of [
-    ['root', 'root-secret', 'root'],
-    ['worker', 'worker-secret', 'locker'],
-    ['guest', 'guest-secret'],
-  ]) {
-    await server.call('auth/user/add', { name, password })
-    if (role !== undefined) await server.call('auth/user/grant', { user: name, role })
-  }
-  await server.call('auth/enable', {})
-}
-
-test('with a login of a role for the prefix everything works, also after the server forgot the login', async () => {
+test('with the login of docs/operating/databases.md everything works, also after the server forgot the login', async () => {
   await using server = await startEtcd()
-  const worker = engine(server.url, { username: 'worker', password: 'worker-secret' })
+  const app = { username: 'app', password: 'change-this' }
+  const worker = engine(server.url, app)
   // Before logins are switched on, one is not asked for.
   expect((await worker.acquire(requestFor('early', 5000))).kind).toBe('granted')
-  await enableAuth(server)
+  // And a user without any role.
+  const lines = `etcdctl user add guest:guest-change-this\n${pageLines('etcd.sh')}`
+  await runLines(lines, 'etcdctl', { ETCDCTL_ENDPOINTS: server.url })
+  const root = engine(server.url, { username: 'root', password: 'change-this-too' })
+  expect(await exercised(() => engine(server.url, app), root)).toEqual([])
 
   const request = requestFor('a')
   const outcome = await worker.acquire(request)
@@ -50,19 +40,19 @@ test('with a login of a role for the prefix everything works, also after the ser
   const beside = await worker.enqueue!({ ...requestFor('b'), shared: true }, new AbortController().signal)
   expect(await worker.release({ ...shared, token: beside.token })).toMatchObject({ ours: true })
 
-  const wrong = await failureOf(engine(server.url, { username: 'worker', password: 'wrong-secret' }))
+  const wrong = await failureOf(engine(server.url, { ...app, password: 'wrong-change-this' }))
   expect(wrong).toMatchObject({ code: 'ENGINE', transient: false })
   const none = await failureOf(engine(server.url, {}))
   expect(none).toMatchObject({ code: 'ENGINE', transient: false })
-  const guest = await failureOf(engine(server.url, { username: 'guest', password: 'guest-secret' }))
+  const guest = await failureOf(engine(server.url, { username: 'guest', password: 'guest-change-this' }))
   expect(guest).toMatchObject({ code: 'ENGINE', transient: false, message: 'etcd: etcdserver: permission denied' })
-  const elsewhere = engine(server.url, { username: 'worker', password: 'worker-secret', prefix: 'other' })
+  const elsewhere = engine(server.url, { ...app, prefix: 'other' })
   expect(await failureOf(elsewhere)).toMatchObject({ message: 'etcd: etcdserver: permission denied' })
-  for (const error of [wrong, none, guest]) expect(inside(error)).not.toMatch(/secret/)
+  for (const error of [wrong, none, guest]) expect(inside(error)).not.toMatch(/change-this/)
 
   // Given beside the URL only, so that no message and no log of a proxy can show it.
   expect(
-    (await engine(server.url, { username: 'guest', password: 'guest-secret' }).check(10_000)).filter(
+    (await engine(server.url, { username: 'guest', password: 'guest-change-this' }).check(10_000)).filter(
       ({ severity }) => severity === 'critical',
     ),
   ).toMatchObject([{ id: 'etcd/permission', found: expect.stringContaining('permission denied') }])

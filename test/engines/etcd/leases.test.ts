@@ -186,6 +186,23 @@ test('an attempt that is not answered in time rejects, and is undone as soon as 
   expect((await contents(server)).keys).toEqual([])
 })
 
+test('an adoption for a shorter time whose answer is lost leaves its holder the time that it counts on', async () => {
+  const fetch = watchedFetch((path, body: { success?: object[] }) => {
+    if (path === '/v3/kv/txn' && body.success?.some((one) => 'request_put' in one) === true) proxy.dropReplies(true)
+  })
+  const [holder, adopter] = [engine(), engine(proxyUrl(), { fetch, requestTimeout: 1000 })]
+  const lease = await granted(holder, requestFor('shorter', 30_000))
+  onTestFinished(heal)
+  await expect(adopter.adopt!(lease, requestFor('shorter', 5000))).rejects.toMatchObject({ code: 'ENGINE' })
+  const remainingMs = async (): Promise<number> => (await collect(holder.inspect('shorter')))[0]?.remainingMs ?? 0
+  // It did land.
+  expect(await remainingMs()).toBeLessThan(20_000)
+  heal()
+  await until(async () => (await remainingMs()) > 20_000, { what: 'the time of its holder' })
+  expect(await holder.extend([lease])).toEqual([{ kind: 'held' }])
+  expect(await holder.release(lease)).toMatchObject({ ours: true })
+})
+
 test('a member that does not answer is left for the next one, which is then asked first', async () => {
   const asked: string[] = []
   const one = engine([proxyUrl(), server.url], {

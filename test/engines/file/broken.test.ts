@@ -115,6 +115,15 @@ describe('a file that can not be used is named, with what to do, and stays as it
 })
 
 describe('where nothing may be written', () => {
+  // In a process of its own: what never ends would stop this one.
+  test('a folder that the system refuses to make although the one above it is there is an error, and no endless loop', async () => {
+    await using place = new Place()
+    const puppet = await place.puppet({ env: { RINGFENCE_FILE: '/proc/no-such-folder/below/locks.db' } })
+    const answer = await puppet.call('tryAcquire', { resource: 'x' })
+    expect(answer).toMatchObject({ type: 'failed', code: 'ENGINE' })
+    expect(answer['message']).toMatch(/no-such-folder/)
+  })
+
   test('a new file is not made, and the error says where and why', async () => {
     await using place = new Place()
     chmodSync(place.folder, 0o555)

@@ -26,7 +26,7 @@ describe.each(Object.entries(CLIENTS))('%s', (_name, connect) => {
   // What follows from the short ttl of some cases is too little time for a busy machine.
   const cases = conformanceOfTwo({
     engine: (process) => mariadb(clients[process]!.client, { requestTimeout: '2s' }),
-    methods: ['handOver', 'watch', 'probe', 'init'],
+    methods: ['handOver', 'adopt', 'watch', 'probe', 'init'],
     shortTtlMs: 400,
     shared: true,
   })

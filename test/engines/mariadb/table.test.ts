@@ -4,10 +4,14 @@ import { createConnection, createPool, type Pool } from 'mysql2/promise'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import type { Engine } from '../../../src/engine.ts'
 import { mariadb, mariadbSchema, type MariadbOptions } from '../../../src/engines/mariadb/index.ts'
+import { mariadbGuard } from '../../../src/guards/mariadb.ts'
+import type { SqlGuard } from '../../../src/guards/sql.ts'
 import { createLocks } from '../../../src/locks.ts'
 import { startProxy } from '../../../harness/faults/proxy.ts'
 import { isMysql, startMariadb, type MariadbServer } from '../../../harness/servers/mariadb.ts'
 import { until } from '../../../harness/until.ts'
+import { staysWithItsHolder } from '../lost-adoptions.ts'
+import { exercised, pageLines, recorded } from '../../operating/least-rights.ts'
 import { grant, leasesOf, request } from '../shared/sql/requests.ts'
 import { addressOf } from './clients.ts'
 
@@ -25,7 +29,7 @@ afterEach(async () => {
   await server.sql('DROP TABLE IF EXISTS ringfence_leases')
 })
 
-function openPool(some: { user?: string; port?: number } = {}): Pool {
+function openPool(some: { user?: string; password?: string; database?: string; port?: number } = {}): Pool {
   const pool = createPool({ ...addressOf(server), connectionLimit: 4, ...some })
   opened.push(() => pool.end())
   return pool
@@ -76,6 +80,39 @@ test('an account that may not create tables is told the statement, and not to tr
   const lease = await grant(engine)
   expect(await engine.release(lease)).toMatchObject({ ours: true })
   await server.sql('DROP USER guest')
+})
+
+test('the users of docs/operating/databases.md: one makes and changes the table, the other has all that programs need', async () => {
+  await server.sql(pageLines('mariadb.sql'))
+  // Which is why it is a database of its own.
+  await expect(server.sql('GRANT SELECT ON ringfence.not_yet TO app')).rejects.toThrow("doesn't exist")
+  const as = (user: string, password: string): Engine => open({}, openPool({ user, password, database: 'locks' }))
+  const app = (): Engine => as('app', 'change-this')
+  const init = (): Promise<readonly string[]> => as('locks_init', 'change-this-too').init!()
+  await expect(app().init!()).rejects.toMatchObject({ transient: false })
+  expect(await init()).toEqual([`created the table:\n${mariadbSchema()}`])
+  expect(await exercised(app, open({}, openPool({ database: 'locks' })))).toEqual([])
+  await server.sql('ALTER TABLE locks.ringfence_leases DROP COLUMN readers, DROP COLUMN wanted_until')
+  await expect(app().init!()).rejects.toMatchObject({ transient: false })
+  expect(await init()).toEqual([expect.stringMatching(/^changed the table/)])
+  const guard = (user: string, password: string): SqlGuard =>
+    mariadbGuard(openPool({ user, password, database: 'locks' }))
+  await guard('locks_init', 'change-this-too').init()
+  const store = guard('app', 'change-this')
+  // As many as are kept, all of them older.
+  const old = Array.from(
+    { length: 1000 },
+    (_, n) => `('${n}', 'nightly', '', 1, UTC_TIMESTAMP(6) - INTERVAL 1 DAY, 'done', 1)`,
+  )
+  await server.sql(
+    `INSERT INTO locks.ringfence_guard_runs (owner, job, engine, token, began_at, outcome, took_ms) VALUES ${old.join(', ')}`,
+  )
+  await expect(recorded(store)).rejects.toThrow(
+    'the run is recorded, but old runs could not be deleted: DELETE command',
+  )
+  await server.sql(pageLines('mariadb-store.sql'))
+  await recorded(store)
+  await server.sql('DROP DATABASE locks; DROP USER app, locks_init')
 })
 
 test('tokens are numbers of 63 bits to the last digit, and go on growing when rows were lost', async () => {
@@ -159,6 +196,14 @@ test('an acquire whose answer is lost is undone', async () => {
   }
   await engine.close()
   await pool.end()
+})
+
+test('an adoption whose answer is lost leaves the lease to its holder', async () => {
+  await using proxy = await startProxy(server.port)
+  const adopter = open({ requestTimeout: 1000 }, openPool({ port: proxy.port }))
+  const lose = (): void => proxy.cutOnNextReply('token = token + 1, owner')
+  await staysWithItsHolder({ holder: open(), adopter, lose, heal: () => undefined })
+  expect(proxy.lostReplies).toBe(2)
 })
 
 test('a pool of mysql2 goes on after a restart of the server, and the lease is still there', async () => {
@@ -265,7 +310,7 @@ test('a client that is none, one whose answers are no rows, and bad options are 
   )
   expect(() => mariadb({} as never)).toThrow('got an object')
   expect(() => mariadb(client, { tabel: 'x' } as never)).toThrow(
-    "options: expected table, createTable, requestTimeout, drift, clock, got 'tabel'",
+    "options: expected table, createTable, requestTimeout, drift, clock, random, got 'tabel'",
   )
   expect(() => mariadb(client, { table: 'x`y' })).toThrow('table: expected a name')
   expect(() => mariadb(client, { drift: 1 })).toThrow('drift: expected a part of the ttl')

@@ -50,7 +50,7 @@ describe.each(Object.entries(setups))('%s', (_name, { server, options = {} }) =>
       asked++
       return mongodb(clients[process]!.db('app'), { requestTimeout: '2s' })
     },
-    methods: ['handOver', 'watch', 'probe', 'init'],
+    methods: ['handOver', 'adopt', 'watch', 'probe', 'init'],
     shortTtlMs: 500,
     shared: true,
   })

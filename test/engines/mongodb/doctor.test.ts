@@ -1,10 +1,13 @@
+import { runInNewContext } from 'node:vm'
 import { MongoClient } from 'mongodb'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Engine, Finding } from '../../../src/engine.ts'
 import { isAvailable } from '../../../harness/binaries.ts'
 import { startMongodb, startMongodbReplicaSet, type MongodbServer } from '../../../harness/servers/mongodb.ts'
 import { until } from '../../../harness/until.ts'
-import { open } from './clients.ts'
+import { mongodbGuard } from '../../../src/guards/mongodb.ts'
+import { exercised, pageLines, recorded } from '../../operating/least-rights.ts'
+import { open, type Opened } from './clients.ts'
 
 const TTL_MS = 30_000
 const noClock = !isAvailable('clock-shift')
@@ -35,6 +38,15 @@ async function asRoot(work: (root: MongoClient) => Promise<unknown>): Promise<vo
   } finally {
     await root.close()
   }
+}
+
+/** Gives the server what the page has for the shell. Returns how many commands that are. */
+async function given(root: MongoClient, name: string): Promise<number> {
+  const commands: object[] = []
+  const shell = { getSiblingDB: () => shell, runCommand: (command: object) => void commands.push(command) }
+  runInNewContext(pageLines(name), { db: shell })
+  for (const command of commands) await root.db('app').command(command)
+  return commands.length
 }
 
 /** Of each finding its id and severity, and the finding itself by its id. */
@@ -110,6 +122,27 @@ describe('permissions', () => {
     expect(await opened.engine.acquire({ resources: ['a', 'b'], owner: 'o', ttlMs: 1000 })).toMatchObject({
       kind: 'granted',
     })
+  })
+
+  test('the user of docs/operating/databases.md has all that init and programs need', async () => {
+    await asRoot(async (root) => {
+      expect(await given(root, 'mongodb.js')).toBe(2)
+      await root.db('app').dropCollection('ringfence')
+    })
+    const url = replicaSet.url.replace('//', '//app:change-this@').replace('/?', '/app?')
+    const app = (): Opened => open(url)
+    await using one = app()
+    await using two = app()
+    await using root = open(replicaSet.url, {}, login('root'))
+    expect(await one.engine.init!()).toEqual(['Created the collection app.ringfence.'])
+    const engines = [one.engine, two.engine]
+    expect(await exercised(() => engines.pop()!, root.engine)).toEqual(['note mongodb/journal'])
+    const client = new MongoClient(url)
+    const store = mongodbGuard(client.db())
+    await expect(recorded(store)).rejects.toThrow('not authorized')
+    await asRoot(async (root) => expect(await given(root, 'mongodb-store.js')).toBe(1))
+    await recorded(store)
+    await client.close()
   })
 
   test('a wrong password', async () => {

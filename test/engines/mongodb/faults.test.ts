@@ -4,6 +4,7 @@ import { isAvailable } from '../../../harness/binaries.ts'
 import { startProxy } from '../../../harness/faults/proxy.ts'
 import { startMongodb, type MongodbServer } from '../../../harness/servers/mongodb.ts'
 import { until } from '../../../harness/until.ts'
+import { staysWithItsHolder } from '../lost-adoptions.ts'
 import { granted, held, open, request } from './clients.ts'
 
 const noClock = !isAvailable('clock-shift')
@@ -57,6 +58,23 @@ test('a grant whose answer is lost is undone where the driver does not repeat it
   expect(proxy.lostReplies).toBe(1)
   expect(await held(engine, 'lost')).toEqual([])
   expect((await granted(engine, request(['lost']))).token).toBe(2n)
+})
+
+function commandOf(resources: number): string {
+  return resources === 1 ? 'findAndModify' : 'update'
+}
+
+test('an adoption whose answer, or whose request, is lost leaves the lease to its holder', async () => {
+  await using proxy = await startProxy(alone.port)
+  await using holding = open(alone.url)
+  await using adopting = open(`mongodb://127.0.0.1:${proxy.port}/?directConnection=true`, { requestTimeout: '1s' })
+  const [{ engine: holder }, { engine: adopter }] = [holding, adopting]
+  const heal = (): void => proxy.dropRequests(false)
+  for (const lose of [
+    (resources: number): void => proxy.cutOnNextReply(commandOf(resources)),
+    (resources: number): void => proxy.dropRequests(commandOf(resources)),
+  ])
+    await staysWithItsHolder({ holder, adopter, lose, heal })
 })
 
 test('a grant, an extension and a release whose answers are lost are repeated by the driver, and done once', async () => {

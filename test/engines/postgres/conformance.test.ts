@@ -26,7 +26,7 @@ afterAll(async () => {
 /** What follows from the short ttl of some cases is too little for a busy machine. */
 const requestTimeout = '2s'
 
-const METHODS: readonly OptionalMethod[] = ['handOver', 'probe', 'init']
+const METHODS: readonly OptionalMethod[] = ['handOver', 'adopt', 'probe', 'init']
 
 interface Setup {
   readonly name: string

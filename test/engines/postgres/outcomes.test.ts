@@ -1,9 +1,12 @@
+import { Client } from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Engine, LeaseRequest } from '../../../src/engine.ts'
-import { postgres } from '../../../src/engines/postgres/index.ts'
+import { postgres, postgresAdvisory } from '../../../src/engines/postgres/index.ts'
+import { createLocks } from '../../../src/locks.ts'
 import { startProxy, type Proxy } from '../../../harness/faults/proxy.ts'
 import { startPostgres, type PostgresServer } from '../../../harness/servers/postgres.ts'
 import { until } from '../../../harness/until.ts'
+import { staysWithItsHolder } from '../lost-adoptions.ts'
 import { grant, request } from '../shared/sql/requests.ts'
 import { openPool } from './clients.ts'
 
@@ -32,6 +35,15 @@ async function behindProxy(work: (engine: Engine, proxy: Proxy) => Promise<void>
     await engine.close()
     await pool.end()
   }
+}
+
+/** Its leases end with its connection. */
+function openSession(): Engine {
+  return postgresAdvisory(async () => {
+    const client = new Client({ connectionString: server.url })
+    await client.connect()
+    return client
+  })
 }
 
 async function ownerOf({ resources }: Pick<LeaseRequest, 'resources'>): Promise<string> {
@@ -91,6 +103,35 @@ test('a hand-over whose answer is lost leaves it to nobody', async () => {
     })
     await until(async () => (await ownerOf(lease)) === 'nobody', { what: 'a free resource' })
   })
+})
+
+test.each([
+  ['answer', (proxy: Proxy): void => proxy.cutOnNextReply('moved')],
+  ['request', (proxy: Proxy): void => proxy.dropRequests('moved')],
+])('an adoption whose %s is lost leaves the lease to its holder', async (_what, fault) => {
+  const pool = openPool({ connectionString: server.url })
+  const holder = postgres(pool)
+  await behindProxy(async (adopter, proxy) => {
+    const [lose, heal] = [(): void => fault(proxy), (): void => proxy.dropRequests(false)]
+    await staysWithItsHolder({ holder, adopter, lose, heal })
+  })
+  await holder.close()
+  await pool.end()
+})
+
+test('what an adopter gives back does not end with its session', async () => {
+  const name = 'ringfence_session'
+  const [holding, adopting] = [createLocks(openSession()), createLocks(openSession())]
+  const lease = await holding.acquire(name, { ttl: '60s' })
+  await (await adopting.acquire('warm')).release()
+  const failing = adopting.adopt(lease.toJSON())
+  const closing = adopting.close()
+  await expect(failing).rejects.toThrow('these locks are closed')
+  await closing
+  expect(await holding.tryAcquire(name)).toBeNull()
+  expect(lease.held).toBe(true)
+  await lease.extend()
+  await holding.close()
 })
 
 test('an extension without an answer is unknown, not lost', async () => {

@@ -1,7 +1,9 @@
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { postgres, postgresSchema, type PostgresOptions } from '../../../src/engines/postgres/index.ts'
 import type { Engine } from '../../../src/engine.ts'
+import { Home } from '../../../harness/command.ts'
 import { startPostgres, type PostgresServer } from '../../../harness/servers/postgres.ts'
+import { exercised, pageLines } from '../../operating/least-rights.ts'
 import { grant, leasesOf, request } from '../shared/sql/requests.ts'
 import { openPool } from './clients.ts'
 
@@ -68,6 +70,43 @@ test('a role that may not create tables is told the statement, and not to try ag
   await server.sql('REVOKE UPDATE ON ringfence_leases FROM guest')
   await expect(engine.acquire(request())).rejects.toMatchObject({ transient: false })
   await server.sql('DROP OWNED BY guest; DROP ROLE guest')
+})
+
+test('the users of docs/operating/databases.md: one makes and changes the table, the other has all that programs need', async () => {
+  await server.sql(pageLines('postgres.sql'))
+  const table = 'locks.leases'
+  const admin = open({ table })
+  await expect(open({ table }, 'app').init!()).rejects.toMatchObject({ transient: false })
+  expect(await open({ table }, 'locks_init').init!()).toEqual([`created the table:\n${postgresSchema(table)}`])
+  expect(await exercised(() => open({ table }, 'app'), admin)).toEqual([])
+  await server.sql(`ALTER TABLE ${table} DROP COLUMN readers, DROP COLUMN wanted_until`)
+  await expect(open({ table }, 'app').init!()).rejects.toMatchObject({ transient: false })
+  expect(await open({ table }, 'locks_init').init!()).toEqual([expect.stringMatching(/^changed the table/)])
+  // A store of runs, as the command line has it.
+  await using home = new Home()
+  const store = (user: string): { env: { RINGFENCE_STORE: string } } => ({
+    env: {
+      RINGFENCE_STORE: `postgres://${user}@${server.host}:${server.port}/${server.database}?table=locks.guard`,
+    },
+  })
+  const once = ['run', '--once', 'nightly', '--', 'true']
+  const unmade = await home.run(once, store('app:change-this'))
+  expect(unmade.stderr).toMatch(/could not be recorded: .*denied[^]*next: .*DELETE.*`ringfence init --store URL`/)
+  const { RINGFENCE_STORE: url } = store('locks_init').env
+  const made = await home.run(['init', '--store', url, '--json'])
+  expect(JSON.parse(made.stdout)).toMatchObject({
+    did: [
+      expect.stringContaining('"guard"'),
+      expect.stringContaining('"guard_once"'),
+      expect.stringContaining('"guard_runs"'),
+    ] as string[],
+  })
+  const untrimmed = await home.run(once, store('app:change-this'))
+  expect(untrimmed.stderr).toMatch(/^ringfence: the run is recorded, but old runs could not be deleted: .*\n {2}next: /)
+  expect((await home.run(['runs', 'nightly'], store('app:change-this'))).stdout).toContain(' done ')
+  await server.sql(pageLines('postgres-store.sql'))
+  expect(await home.run(once, store('app:change-this'))).toMatchObject({ code: 0, stderr: '' })
+  await server.sql('DROP OWNED BY app, locks_init CASCADE; DROP ROLE app, locks_init')
 })
 
 test('with createTable: false a missing table is an error that names the statement', async () => {

@@ -1,6 +1,9 @@
+import { Redis } from 'ioredis'
 import { expect, test } from 'vitest'
+import { startRedisNodes } from '../../../harness/servers/redis.ts'
 import type { Finding } from '../../../src/engine.ts'
-import type { Locks } from '../../../src/locks.ts'
+import { redlock } from '../../../src/engines/redis/index.ts'
+import { createLocks, type Locks } from '../../../src/locks.ts'
 import { restartEmpty, startQuorum, type Quorum } from './faults-quorum.ts'
 
 function stamps({ nodes }: Quorum): Promise<string[]> {
@@ -57,4 +60,18 @@ test.concurrent('the doctor tells of clients with another maxTtl, and of nodes t
   expect(await warnings(quorum.locks({ ttl: '5s' }, { maxTtl: '10s' }))).toContain('redis/max-ttl')
   await quorum.nodes[1]!.cli('CONFIG', 'SET', 'appendonly', 'yes')
   expect(await warnings(locks)).toEqual([])
+})
+
+test.concurrent('where all nodes refuse the login, the remedy is the login', async () => {
+  await using nodes = await startRedisNodes(3, { password: 'secret' })
+  const clients = nodes.nodes.map(({ host, port }) =>
+    new Redis({ host, port, password: 'wrong' }).on('error', () => undefined),
+  )
+  const findings = await createLocks(redlock(clients)).check()
+  for (const client of clients) client.disconnect()
+  expect(findings.find(({ id }) => id === 'redis/quorum')).toMatchObject({
+    severity: 'critical',
+    found: '0 of 3 nodes answer; 2 are needed.',
+    remedy: expect.stringMatching(/^Give the clients the right username and password/) as string,
+  })
 })

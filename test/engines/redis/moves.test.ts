@@ -1,8 +1,19 @@
+import { Redis } from 'ioredis'
 import { expect, test } from 'vitest'
+import type { RedisServer } from '../../../harness/servers/redis.ts'
+import { redis } from '../../../src/engines/redis/index.ts'
+import { createLocks, type Locks } from '../../../src/locks.ts'
 import { LeaseLostError } from '../../../src/errors.ts'
 import { until } from '../../../harness/until.ts'
 import { allAnswer } from './admission-quorum.ts'
 import { lockKeys, restartEmpty, startQuorum } from './faults-quorum.ts'
+
+/** As soon as what was under way has arrived. */
+async function ownedBy(nodes: readonly RedisServer[], owner: string): Promise<void> {
+  const areIts = async (): Promise<boolean> =>
+    (await Promise.all(nodes.map((node) => node.cli('GET', 'moved')))).every((value) => value === owner)
+  await until(areIts, { what: 'every server has it as that of its owner' })
+}
 
 test('of many processes with one ticket at most one adopts it, and the others leave nothing behind', async () => {
   await using quorum = await startQuorum({}, 3)
@@ -45,7 +56,22 @@ test('a process that has not handed its lease off loses it at its next renewal',
   expect(lease.held).toBe(true)
 })
 
-test('without a majority nothing moves: the hand-off rejects and the lease goes on; an adoption rejects and leaves no lease', async () => {
+test('an adoption into locks that are closed in the middle leaves the lease to its holder', async () => {
+  await using quorum = await startQuorum({}, 3)
+  const [one, two] = [quorum.locks({ ttl: '60s' }), quorum.locks()]
+  await (await two.acquire('warm')).release()
+  const lease = await one.acquire('moved')
+  const adopting = two.adopt(lease.toJSON())
+  const closing = two.close()
+  await expect(adopting).rejects.toThrow('these locks are closed')
+  await closing
+  await ownedBy(quorum.nodes, lease.owner)
+  await lease.extend()
+  expect(await quorum.locks().tryAcquire('moved')).toBeNull()
+  expect(await lease.release()).toBe(true)
+})
+
+test('without a majority nothing moves: the hand-off rejects and the lease goes on; an adoption rejects, and the ticket is as good as before', async () => {
   await using quorum = await startQuorum({}, 3)
   const [one, two] = [quorum.locks({ ttl: '60s' }), quorum.locks({ ttl: '60s' })]
   const lease = await one.acquire('moved')
@@ -62,11 +88,38 @@ test('without a majority nothing moves: the hand-off rejects and the lease goes 
   await Promise.all(majority.map((node) => node.freeze()))
   await expect(two.adopt(ticket)).rejects.toMatchObject({ code: 'QUORUM' })
   await Promise.all(majority.map((node) => node.thaw()))
-  await until(async () => (await Promise.all(quorum.nodes.map(lockKeys))).flat().length === 0, {
-    what: 'no key is left',
-  })
-  await expect(two.adopt(ticket)).rejects.toMatchObject({ code: 'LEASE_LOST' })
+  await ownedBy(quorum.nodes, ticket.owner)
+  const adopted = await two.adopt(ticket)
+  expect(adopted.token).toBeGreaterThan(BigInt(ticket.token))
+  expect(await adopted.release()).toBe(true)
+  await expect(one.adopt(ticket)).rejects.toMatchObject({ code: 'LEASE_LOST' })
 })
+
+test.each([1, 3])(
+  'an adoption whose outcome is unknown gives the lease back to a holder that goes on (%d servers)',
+  async (size) => {
+    await using quorum = await startQuorum({}, size)
+    const ports = quorum.nodes.map(({ port }) => port)
+    const single = new Redis(ports[0]!).on('error', () => undefined)
+    const make = (): Locks => (size === 1 ? createLocks(redis(single, { requestTimeout: '1s' })) : quorum.locks())
+    const [one, two, rival] = [make(), make(), make()]
+    const lease = await one.acquire('moved', { ttl: '60s', renew: false })
+    await ownedBy(quorum.nodes, lease.owner)
+    const silent = quorum.nodes.slice(0, Math.ceil(size / 2))
+    await Promise.all(silent.map((node) => node.freeze()))
+    await expect(two.adopt(lease.toJSON())).rejects.toMatchObject({ code: size === 1 ? 'ENGINE' : 'QUORUM' })
+    await Promise.all(silent.map((node) => node.thaw()))
+    await ownedBy(quorum.nodes, lease.owner)
+    await lease.extend()
+    expect(lease.held).toBe(true)
+    expect(await rival.tryAcquire('moved')).toBeNull()
+    const adopted = await two.adopt(lease.toJSON())
+    await expect(lease.extend()).rejects.toMatchObject({ code: 'LEASE_LOST' })
+    expect(await adopted.release()).toBe(true)
+    await Promise.all([one, two, rival].map((locks) => locks.close()))
+    single.disconnect()
+  },
+)
 
 test('a used ticket is refused, although one node never heard of its use and another has forgotten it', async () => {
   await using quorum = await startQuorum({}, 3)

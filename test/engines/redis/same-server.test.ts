@@ -1,8 +1,10 @@
 import { describe, expect, test } from 'vitest'
-import { startProxy } from '../../../harness/faults/proxy.ts'
+import { startProxy, type Proxy } from '../../../harness/faults/proxy.ts'
 import { until } from '../../../harness/until.ts'
 import { messageOf } from '../../../src/errors.ts'
-import { lockKeys, startQuorum } from './faults-quorum.ts'
+import type { Lease, LeaseJson } from '../../../src/lease.ts'
+import type { Locks } from '../../../src/locks.ts'
+import { lockKeys, startQuorum, type Quorum } from './faults-quorum.ts'
 
 /** Another name of the host, and another database: neither is another server. */
 function threeAddressesOf(port: number): string[] {
@@ -62,3 +64,69 @@ test.concurrent.each(['auto', 'trust'] as const)(
     expect((await engine.probe!()).map(({ sitsOutMs }) => sitsOutMs)).toEqual([undefined, undefined, undefined])
   },
 )
+
+interface Led {
+  readonly quorum: Quorum
+  /** A process whose second client leads to the server of its first one. */
+  readonly led: Locks
+}
+
+/** Calls back with a process that has looked at its nodes while its second client was silent, or led to a server of its own. */
+async function whenLed(when: 'silent' | 'elsewhere', body: (led: Led) => Promise<void>): Promise<void> {
+  await using quorum = await startQuorum({}, 3)
+  const [a, b, c] = quorum.nodes.map(({ port }) => port) as [number, number, number]
+  await using proxy: Proxy = await startProxy(b)
+  const led = quorum.locks({ ttl: '30s' }, { restart: 'trust' }, [a, proxy.port, c])
+  if (when === 'silent') {
+    proxy.dropReplies(true)
+    await (await led.acquire('warm-up')).release()
+    proxy.dropReplies(false)
+  } else await (await led.acquire('warm-up')).release()
+  proxy.aim(a)
+  proxy.reset()
+  await body({ quorum, led })
+  await led.close()
+}
+
+describe.concurrent.each(['silent', 'elsewhere'] as const)(
+  "with restart: 'trust', a client that was %s at the first grant and then leads to another one's server",
+  (when) => {
+    test.each<[string, (led: Locks, ticket: LeaseJson) => Promise<Lease | null>, former?: string]>([
+      ['an exclusive lease', (led) => led.tryAcquire('order')],
+      ['a shared lease', (led) => led.tryAcquire('order', { shared: true })],
+      ['a lease that is waited for', (led) => led.acquire('order', { wait: '3s' })],
+      ['an adoption', (led, ticket) => led.adopt(ticket), 'former'],
+    ])('has no second vote for %s', async (_, take, former) => {
+      await whenLed(when, async ({ quorum, led }) => {
+        const [first, ...others] = quorum.nodes
+        // It has got a majority without the first server.
+        const clients = [1, ...others.map(({ port }) => port)]
+        const rival = await quorum.locks({ ttl: '60s' }, { restart: 'trust' }, clients).acquire('order')
+        if (former !== undefined) await first!.cli('SET', 'order', former, 'PX', '60000')
+        expect(await take(led, { ...rival.toJSON(), owner: former ?? rival.owner }).catch(() => null)).toBeNull()
+        expect(rival.held).toBe(true)
+        await expect(led.tryAcquire('other')).rejects.toThrow('is the same server as')
+      })
+    })
+  },
+)
+
+test('with restart: trust, a lease whose requests the driver has sent twice to all servers is granted', async () => {
+  await using quorum = await startQuorum({}, 3)
+  const [a, b, c] = quorum.nodes.map(({ port }) => port) as [number, number, number]
+  await using one = await startProxy(a)
+  await using two = await startProxy(b)
+  await using three = await startProxy(c)
+  const proxies = [one, two, three]
+  const locks = quorum.locks(
+    {},
+    { restart: 'trust', requestTimeout: '10s' },
+    proxies.map(({ port }) => port),
+  )
+  await (await locks.acquire('warm-up')).release()
+  for (const proxy of proxies) proxy.cutOnNextReply('order')
+  const lease = await locks.tryAcquire('order')
+  expect(proxies.map(({ lostReplies }) => lostReplies)).toEqual([1, 1, 1])
+  expect(lease?.held).toBe(true)
+  await locks.close()
+})

@@ -1,5 +1,6 @@
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { dashboard } from '../../../src/dashboard/index.ts'
 import type { Engine } from '../../../src/engine.ts'
 import { redis, redlock } from '../../../src/engines/redis/index.ts'
 import type { HeldError } from '../../../src/errors.ts'
@@ -7,6 +8,7 @@ import type { LockEvent } from '../../../src/events.ts'
 import { createLocks, type Locks } from '../../../src/locks.ts'
 import { startRedisNodes, type RedisServer } from '../../../harness/servers/redis.ts'
 import { until } from '../../../harness/until.ts'
+import { post, Viewer } from '../../dashboard/viewer.ts'
 
 let servers: Awaited<ReturnType<typeof startRedisNodes>>
 let clients: Redis[]
@@ -96,6 +98,23 @@ describe.each(kinds)('on $kind', ({ engine, nodes }) => {
     })
     expect(await one.forceRelease('offered', { token: 0n })).toBe(false)
     expect(await onAll('GET', 'offered')).toEqual(nodes().map(() => `offered:${heir}`))
+  })
+
+  test('a lock that is only offered is a row of the dashboard, which cannot be released there', async () => {
+    await using one = locks()
+    await (await one.acquire('offered:2')).release()
+    const heir = `${'b'.repeat(32)}@heir`
+    await onAll('SET', 'offered:2', `offered:${heir}`, 'PX', '60000')
+    await using page = dashboard(one, { auth: () => 'write', every: 100 })
+    await using viewer = await Viewer.open(page)
+    const row = await viewer.sees('offered:2')
+    expect(row).toMatchObject({ owner: heir, label: 'heir', offered: true, token: '0' })
+    expect(row.endsInMs).toBeGreaterThan(0)
+    const answer = await post(page, '/release', { resource: 'offered:2', token: '0' })
+    expect(await answer.json()).toEqual({ ours: false })
+    expect(await onAll('GET', 'offered:2')).toEqual(nodes().map(() => `offered:${heir}`))
+    await onAll('DEL', 'offered:2')
+    await viewer.misses('offered:2')
   })
 
   test('status shows those who wait, and forceRelease ends the lease of a token and never a later one', async () => {

@@ -1,8 +1,10 @@
-import type { Engine, LeaseRef } from '../../../src/engine.ts'
-import { grant, request } from './sql/requests.ts'
+import type { Engine, LeaseRef, LeaseRequest } from '../../../src/engine.ts'
+import { grant as grantOf, request } from './sql/requests.ts'
 
 /** As many leases as the keeper renews at once. */
 const MANY = 200
+/** No lease ends in the middle, however busy the machine is. */
+const TTL_MS = 3_600_000
 
 /** Round trips of each step, one at a time and with nobody else about. */
 export interface RoundTrips {
@@ -63,13 +65,19 @@ export async function roundTripsOf(engine: Engine, count: () => number | Promise
     await work()
     return (await count()) - before
   }
+  const grant = (some: Partial<LeaseRequest> = {}): Promise<LeaseRef> => grantOf(engine, { ttlMs: TTL_MS, ...some })
+  const granted = async (count: number, some?: Partial<LeaseRequest>): Promise<LeaseRef[]> => {
+    const leases: LeaseRef[] = []
+    while (leases.length < count) leases.push(await grant(some))
+    return leases
+  }
   const section = async (resources: readonly string[], shared = false): Promise<readonly [number, number]> => {
     let lease!: LeaseRef
-    const acquire = await trips(async () => (lease = await grant(engine, { resources, shared })))
+    const acquire = await trips(async () => (lease = await grant({ resources, shared })))
     return [acquire, await trips(() => engine.release(lease))]
   }
   const handOver = async (resources: readonly string[]): Promise<number> => {
-    const lease = await grant(engine, { resources })
+    const lease = await grant({ resources })
     const next = request({ resources })
     return trips(async () => {
       const outcome = await engine.handOver!(lease, next)
@@ -88,14 +96,14 @@ export async function roundTripsOf(engine: Engine, count: () => number | Promise
   const severalAgain = await section(names)
   const shared = ['shared 1', 'shared 2', 'shared 3']
   const [reader, readerOfSeveral] = [await section(['shared'], true), await section(shared, true)]
-  for (const resources of [['shared'], shared]) await grant(engine, { resources, shared: true })
+  for (const resources of [['shared'], shared]) await grant({ resources, shared: true })
   const [joins, joinsSeveral] = [await section(['shared'], true), await section(shared, true)]
-  await grant(engine, { resources: ['held'] })
+  await grant({ resources: ['held'] })
   const refusal = await trips(() => engine.acquire(request({ resources: ['held'] })))
   const refusalByReaders = await trips(() => engine.acquire(request({ resources: ['shared'], waits: true })))
-  const leases = await Promise.all(Array.from({ length: MANY }, () => grant(engine)))
-  const read = { resources: ['read'], shared: true }
-  const readers = await Promise.all(Array.from({ length: MANY / 2 }, () => grant(engine, read)))
+  // One after the other: of 200 at once the last would wait for the first 199 within its own time.
+  const leases = await granted(MANY)
+  const readers = await granted(MANY / 2, { resources: ['read'], shared: true })
   return {
     first,
     fresh,
@@ -113,7 +121,7 @@ export async function roundTripsOf(engine: Engine, count: () => number | Promise
     renewal: await renewal(leases.slice(0, 1)),
     renewalWithReaders: await renewal([...readers, ...leases.slice(0, MANY / 2)]),
     renewalOfMany: await renewal(leases),
-    renewalOfManyTtls: await renewal(leases.map((lease, index) => ({ ...lease, ttlMs: 30_000 + index }))),
+    renewalOfManyTtls: await renewal(leases.map((lease, index) => ({ ...lease, ttlMs: TTL_MS + index }))),
     renewalWithLoss: await engine.release(leases[50]!).then(() => renewal(leases, 1)),
   }
 }

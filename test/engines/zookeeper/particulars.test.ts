@@ -1,4 +1,5 @@
 import { createServer, type AddressInfo, type Socket } from 'node:net'
+import { inspect } from 'node:util'
 import * as driver from 'node-zookeeper-client'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import type { Engine, LeaseInfo, LeaseRequest } from '../../../src/engine.ts'
@@ -7,6 +8,7 @@ import { createLocks, type Locks, type LocksOptions } from '../../../src/index.t
 import { startProxy } from '../../../harness/faults/proxy.ts'
 import { startZookeeper, type ZookeeperServer } from '../../../harness/servers/zookeeper.ts'
 import { until } from '../../../harness/until.ts'
+import { exercised, pageLines } from '../../operating/least-rights.ts'
 import { endSession, rawClient, spyingDriver } from './raw-client.ts'
 
 let server: ZookeeperServer
@@ -417,15 +419,31 @@ describe('answers that are lost', () => {
 })
 
 describe('credentials', () => {
+  test('the user of docs/operating/databases.md has all that programs need below the chroot, and nothing beside it', async () => {
+    await server.shell(pageLines('zookeeper.txt'))
+    const as = (auth: string): Engine => newEngine({ auth: { scheme: 'digest', auth } }, address('/locks'))
+    const app = (): Engine => as('app:change-this')
+    await expect(as('mallory:change-this').acquire(request('me', 'x'))).rejects.toMatchObject({ transient: false })
+    expect(await app().init!()).toEqual([])
+    expect(await exercised(app, as('app:change-this'), { ttl: '5s' })).toEqual([])
+    const found = await app().check(5000)
+    expect(found.find(({ id }) => id === 'zookeeper/acl')).toMatchObject({ severity: 'ok' })
+    const beside = newEngine({ path: '/other', auth: { scheme: 'digest', auth: 'app:change-this' } }, address('/locks'))
+    await expect(beside.acquire(request('me', 'x'))).rejects.toMatchObject({ transient: false })
+  })
+
   test('znodes belong to those who have the same credentials; others are refused, for good', async () => {
     const path = newPath()
     const auth = { scheme: 'digest', auth: 'alice:secret' }
     const [one, two] = [newEngine({ path, auth }), newEngine({ path, auth })]
     await one.acquire(request('one', 'x'))
     expect(await two.acquire(request('two', 'x'))).toMatchObject({ kind: 'refused', holder: 'one' })
-    const stranger = newEngine({ path, auth: { scheme: 'digest', auth: 'mallory:guess' } })
+    const stranger = newEngine({ path, auth: { scheme: 'digest', auth: 'mallory:Pl4nted-guess' } })
     await expect(stranger.acquire(request('three', 'x'))).rejects.toMatchObject({ transient: false })
     await expect(stranger.release({ ...request('one', 'x'), token: 0n })).rejects.toMatchObject({ transient: false })
+    const told = await Promise.allSettled([stranger.acquire(request('three', 'x')), stranger.check(5000)])
+    expect(told.map(({ status }) => status)).toEqual(['rejected', 'fulfilled'])
+    expect(inspect(told, { depth: Infinity, maxStringLength: null })).not.toContain('Pl4nted')
     const raw = await rawClient(address())
     await expect(raw.remove(`${path}/x/_c_one-lock-0000000000`)).rejects.toMatchObject({ name: 'NO_AUTH' })
     await expect(raw.children(path)).rejects.toMatchObject({ name: 'NO_AUTH' })

@@ -1,11 +1,7 @@
 import type { Finding } from '../../../engine.ts'
 import { findings, sentence } from '../../shared/findings.ts'
+import { property, text } from '../../shared/shape.ts'
 import type { CommandResult } from './commands.ts'
-
-interface CollectionOptions {
-  readonly capped?: unknown
-  readonly collation?: { readonly locale?: unknown }
-}
 
 const { ok, note, warning, critical } = findings('mongodb')
 const ID = 'collection'
@@ -17,28 +13,33 @@ export function checkCollection(name: string, collections: CommandResult, indexe
     const remedy = 'Allow this user listCollections and listIndexes; the role read has both.'
     return [note(ID, found, 'This was not checked.', remedy)]
   }
-  const [listed] = firstBatch(collections) as { type?: unknown; options?: CollectionOptions }[]
+  const [listed] = firstBatch(collections)
   if (listed === undefined) {
     return [ok(ID, `The collection ${name} does not exist yet.`, 'The first lease creates it.')]
   }
-  const problems = [...kind(name, listed.type, listed.options ?? {}), ...expiry(name, indexes)]
+  const problems = [...kind(name, listed), ...expiry(name, indexes)]
   if (problems.length > 0) return problems
   return [ok(ID, `${name} is a plain collection.`, 'Nothing deletes its counters.')]
 }
 
-function* kind(name: string, type: unknown, { capped, collation }: CollectionOptions): Iterable<Finding> {
-  if (type !== 'collection' || capped === true) {
+function* kind(name: string, listed: unknown): Iterable<Finding> {
+  const type = text(listed, 'type') ?? 'thing without a type'
+  const options = property(listed, 'options')
+  const isCapped = property(options, 'capped') === true
+  if (type !== 'collection' || isCapped) {
     yield critical(
       ID,
-      `${name} is ${capped === true ? 'a capped collection' : `a ${String(type)}`}.`,
+      `${name} is ${isCapped ? 'a capped collection' : `a ${type}`}.`,
       'Its documents cannot be updated, or are deleted for newer ones, and with them their counters.',
       'Use a plain collection: mongodb(db, { collection }).',
     )
   }
-  if (collation !== undefined && collation.locale !== 'simple') {
+  const collation = property(options, 'collation')
+  const locale = text(collation, 'locale')
+  if (collation !== undefined && locale !== 'simple') {
     yield warning(
       ID,
-      `${name} has the collation ${String(collation.locale)}.`,
+      `${name} has ${locale === undefined ? 'a collation' : `the collation ${locale}`}.`,
       'Names that are equal in this collation are one resource: locks exclude more than they should.',
       'Use a collection without a collation.',
     )
@@ -47,11 +48,11 @@ function* kind(name: string, type: unknown, { capped, collation }: CollectionOpt
 
 /** A document that is deleted takes its counter with it: the next token is 1 again. */
 function* expiry(name: string, indexes: CommandResult): Iterable<Finding> {
-  const all = firstBatch(indexes) as { name?: unknown; expireAfterSeconds?: unknown }[]
-  for (const index of all.filter(({ expireAfterSeconds }) => expireAfterSeconds !== undefined)) {
+  const deleting = firstBatch(indexes).filter((index) => property(index, 'expireAfterSeconds') !== undefined)
+  for (const index of deleting) {
     yield critical(
       ID,
-      `The index ${String(index.name)} of ${name} deletes documents by their age.`,
+      `The index ${text(index, 'name') ?? 'without a name'} of ${name} deletes documents by their age.`,
       'A deleted document takes its counter with it, so tokens start again at 1 and a guard refuses new holders.',
       'Drop the index.',
     )
@@ -60,6 +61,6 @@ function* expiry(name: string, indexes: CommandResult): Iterable<Finding> {
 
 function firstBatch(reply: CommandResult): readonly unknown[] {
   if (reply.kind === 'error') return []
-  const { cursor } = reply.value as { cursor?: { firstBatch?: unknown } }
-  return Array.isArray(cursor?.firstBatch) ? cursor.firstBatch : []
+  const batch = property(property(reply.value, 'cursor'), 'firstBatch')
+  return Array.isArray(batch) ? batch : []
 }

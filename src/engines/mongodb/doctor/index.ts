@@ -78,14 +78,19 @@ export async function checkMongodb(plan: MongodbCheck): Promise<readonly Finding
 /** How the primary answers now. */
 export async function probeMongodb(db: MongoDb, clock: Clock): Promise<NodeState> {
   const commands = new DoctorCommands(clock)
+  let run: string | undefined
   const state = await probed('mongodb', clock, async () => {
     const hello = await commands.send((bounds) => db.command({ hello: 1 }, { ...PLAIN, ...primary(bounds) }))
     if (hello.kind === 'error') throw hello.error
-    const { localTime } = hello.value
+    const { localTime, topologyVersion } = hello.value as {
+      localTime: unknown
+      topologyVersion?: { processId?: { toHexString(): string } }
+    }
+    run = topologyVersion?.processId?.toHexString()
     return localTime instanceof Date ? localTime.getTime() : undefined
   })
   commands.close()
-  return state
+  return run === undefined ? state : { ...state, run }
 }
 
 function primary({ signal }: RequestBounds): object {

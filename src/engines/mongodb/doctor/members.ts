@@ -1,5 +1,6 @@
 import type { Finding } from '../../../engine.ts'
 import { findings, sentence } from '../../shared/findings.ts'
+import { text } from '../../shared/shape.ts'
 import type { CommandResult } from './commands.ts'
 
 type HelloReply = Readonly<Record<string, unknown>>
@@ -74,10 +75,13 @@ function members(data: number, arbiters: number): Finding {
 /** Needs the privilege replSetGetStatus. The write of the doctor shows what really matters. */
 function health(status: CommandResult): readonly Finding[] {
   if (status.kind === 'error' || !Array.isArray(status.value['members'])) return []
-  const all = status.value['members'] as { name?: unknown; health?: unknown; stateStr?: unknown }[]
+  const all = status.value['members'] as readonly unknown[]
   const down = all
-    .filter((member) => Number(member.health) !== 1)
-    .map(({ name, stateStr }) => `${String(name)} (${String(stateStr)})`)
+    .filter((member) => text(member, 'health') !== '1')
+    .map(
+      (member) =>
+        `${text(member, 'name') ?? 'one without a name'} (${text(member, 'stateStr') ?? 'in no known state'})`,
+    )
   if (down.length === 0) return []
   return [
     warning(

@@ -1,5 +1,6 @@
 import type { Finding } from '../../../engine.ts'
 import { findings, sentence } from '../../shared/findings.ts'
+import { text } from '../../shared/shape.ts'
 import { codeOf } from '../errors.ts'
 import type { CommandReply, CommandResult } from './commands.ts'
 
@@ -17,7 +18,7 @@ const OLDEST = [4, 4] as const
 
 export function checkVersion(build: CommandResult): Finding {
   const id = 'version'
-  const version = build.kind === 'reply' ? String(build.value['version']) : undefined
+  const version = build.kind === 'reply' ? text(build.value, 'version') : undefined
   const [major = Number.NaN, minor = Number.NaN] = (version ?? '').split('.').map(Number)
   if (Number.isNaN(minor)) return note(id, 'The server did not tell its version.', 'This was not checked.')
   const found = `The server is MongoDB ${version}.`

@@ -1,6 +1,6 @@
 import type { Finding } from '../../../engine.ts'
 import { sentence, type Findings } from '../../shared/findings.ts'
-import { replaysAll } from '../voters/replay.ts'
+import { replayOf, type Replay } from '../voters/replay.ts'
 import type { CheckedServer, ServerReply } from './server.ts'
 
 /** What a server says about itself, in one place. Undefined where it does not say. */
@@ -11,11 +11,10 @@ export class ServerFacts {
   readonly infoRefused: string | undefined
   readonly configRefused: string | undefined
 
-  /** Whether all that is written is there after a restart, as far as the rights of the user `default` go; undefined if we may not ask. */
-  readonly replaysAll: boolean | undefined
+  readonly replay: Replay
 
-  constructor(info: ServerReply, settings: readonly ServerReply[], replays: boolean | undefined = true) {
-    this.replaysAll = replays
+  constructor(info: ServerReply, settings: readonly ServerReply[], replay: Replay = 'not told') {
+    this.replay = replay
     const text = info.kind === 'reply' && typeof info.value === 'string' ? info.value : undefined
     this.#info = text === undefined ? undefined : parsed(text)
     this.infoRefused = text === undefined ? refusal(info) : undefined
@@ -43,19 +42,14 @@ export class ServerFacts {
   }
 }
 
-export async function factsOf(server: CheckedServer): Promise<ServerFacts> {
+export async function factsOf(server: CheckedServer, prefix = ''): Promise<ServerFacts> {
   // One pattern a command: several came with Redis 7.
   const patterns = ['*append*', 'save', 'stop-writes-on-bgsave-error', 'min-replicas-*']
   const [info, ...settings] = await Promise.all([
     server.ask('INFO'),
     ...patterns.map((pattern) => server.ask('CONFIG', 'GET', pattern)),
   ])
-  const replays = await replaysAll(async (command) => {
-    const reply = await server.ask(...command)
-    if (reply.kind === 'error') throw new Error(reply.message)
-    return reply.value
-  })
-  return new ServerFacts(info, settings, replays)
+  return new ServerFacts(info, settings, await replayOf((command) => server.run(command), prefix))
 }
 
 export interface Replica {

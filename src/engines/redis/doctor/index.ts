@@ -38,8 +38,12 @@ export async function checkRedis(plan: RedisCheckPlan): Promise<readonly Finding
   const clocks = reports.flatMap(({ seen, measured }) =>
     seen === undefined || measured?.clock === undefined ? [] : [{ label: seen.server.label, clock: measured.clock }],
   )
-  return [...checkMembers(plan, seen), ...compareClocks(clocks, plan), ...reports.flatMap(({ findings }) => findings)]
+  const ofServers = reports.flatMap(({ findings }) => findings)
+  const refused = ofServers.filter(({ remedy }) => remedy === LOGIN).length
+  return [...checkMembers(plan, seen, refused), ...compareClocks(clocks, plan), ...ofServers]
 }
+
+const LOGIN = 'Give its client the right username and password.'
 
 async function checkMember(plan: RedisCheckPlan, member: number): Promise<readonly ServerReport[]> {
   const client = plan.clients[member]!
@@ -73,7 +77,7 @@ async function checkServer(plan: RedisCheckPlan, server: CheckedServer): Promise
     if (hindrance !== undefined) return { findings: [hindrance] }
     if (refusal !== undefined && !servesReads(refusal))
       return { findings: [unreachable(plan, server.client, label, refusal)] }
-    const facts = await factsOf(server)
+    const facts = await factsOf(server, plan.prefix)
     seen = { server, facts }
     findings.push(report.reachable('Its client is connected and logged in.'))
     findings.push(...(await checkState(server, facts, refusal)))
@@ -114,7 +118,7 @@ function unreachable(plan: RedisCheckPlan, client: RedisClient, node: string, wh
 
 function remedyOf(client: RedisClient, why: string): string {
   if (/\bNOAUTH\b|\bWRONGPASS\b|invalid (username-password|password)/i.test(why)) {
-    return 'Give its client the right username and password.'
+    return LOGIN
   }
   const seen = 'See whether it runs, and whether address, port, TLS and firewall let its client in.'
   return client.cluster ? `${seen} A Cluster client needs a server with cluster-enabled yes.` : seen

@@ -12,12 +12,12 @@ export interface ExaminedServer {
 
 const report = findings('redis')
 
-/** Of a quorum: are there enough members, and is each of them a vote of its own? */
-export function checkMembers(plan: RedisCheckPlan, seen: readonly ExaminedServer[]): readonly Finding[] {
+/** Of a quorum: are there enough members, and is each of them a vote of its own? `refused`: nodes that refuse the login. */
+export function checkMembers(plan: RedisCheckPlan, seen: readonly ExaminedServer[], refused = 0): readonly Finding[] {
   const size = plan.clients.length
   if (size <= 1) return []
   return [
-    quorum(plan, new Set(seen.map(({ server }) => server.member)).size),
+    quorum(plan, new Set(seen.map(({ server }) => server.member)).size, refused),
     ...checkVoters(plan, seen),
     count(size),
     ...independence(seen),
@@ -25,7 +25,7 @@ export function checkMembers(plan: RedisCheckPlan, seen: readonly ExaminedServer
   ]
 }
 
-function quorum({ clients, standings = [] }: RedisCheckPlan, answering: number): Finding {
+function quorum({ clients, standings = [] }: RedisCheckPlan, answering: number, refused: number): Finding {
   const id = 'quorum'
   const size = clients.length
   const needed = quorumOf(size)
@@ -33,7 +33,11 @@ function quorum({ clients, standings = [] }: RedisCheckPlan, answering: number):
   const voting = Math.max(0, answering - sitting)
   const out = sitting === 0 ? '' : `, ${sitting} of them ${sitting === 1 ? 'sits' : 'sit'} out`
   const found = `${answering} of ${size} nodes answer${out}; ${needed} are needed.`
-  const remedy = answering < size ? 'Bring the other nodes back.' : 'Wait until all nodes vote again.'
+  const bringBack =
+    refused === size - answering
+      ? 'Give the clients the right username and password: the other nodes run, and refuse the login.'
+      : 'Bring the other nodes back.'
+  const remedy = answering < size ? bringBack : 'Wait until all nodes vote again.'
   if (voting < needed) return report.critical(id, found, 'No lease can be granted or renewed.', remedy)
   if (voting === needed && voting < size) {
     return report.warning(id, found, 'Locks work, but not if another node fails.', remedy)

@@ -17,8 +17,11 @@ interface CheckedNeed extends Need {
   readonly permission: Permission
 }
 
-/** A name that nobody else locks: an attempt may delete its key, which is never there. */
-const DOCTORS_RESOURCE = 'ringfence:doctor:never-locked'
+/**
+ * A name that nobody else locks: an attempt may delete its key, which is never there. It is no name among the engine's own keys:
+ * without a prefix, a user of those alone would seem to be allowed every lock.
+ */
+const DOCTORS_RESOURCE = 'doctor-of-ringfence:never-locked'
 
 /**
  * Since Redis 7 a script can ask what its caller may do: that is exact for keys and channels too, changes nothing, and
@@ -183,7 +186,11 @@ async function forLocks(
   const found = `${user.subject} may not run ${refused.map(shownCommand).join(', ')}.`
   const own = relevant.filter(({ use }) => use === 'own keys')
   const prefix = plan.prefix ?? ''
-  if (refused.length === own.length && refused.every(({ use }) => use === 'own keys')) {
+  const lacksKeys = own.every(isRefused)
+  const isPrefixMissing =
+    prefix === '' && lacksKeys ? 'Is the prefix option missing (?prefix=… in a URL)? If not: ' : ''
+  const keys = isPrefixMissing === '' ? `~${prefix}*` : '~<names>*'
+  if (lacksKeys && refused.every(({ use }) => use === 'own keys')) {
     if (prefix !== '' && !(await mayUseSome(server, user, prefix))) {
       const meaning = `Lock keys begin with the prefix '${prefix}', and this user may use no such key: nothing can be locked.`
       return critical(id, found, meaning, `ACL SETUSER ${user.rule} ~${prefix}*`)
@@ -193,7 +200,9 @@ async function forLocks(
       found,
       'Lock keys are the plain resource behind the prefix. This user may only use some names, so only resources with such ' +
         'names can be locked. Which names they are was not checked.',
-      `Lock only what it may use, give the engine a prefix that it may use, or ACL SETUSER ${user.rule} ~${prefix}*`,
+      prefix === ''
+        ? `${isPrefixMissing}lock only what it may use, or ACL SETUSER ${user.rule} ${keys}`
+        : `Lock only what it may use, give the engine a prefix that it may use, or ACL SETUSER ${user.rule} ${keys}`,
     )
   }
   const sortedSets = ['zadd', 'zrem', 'zrangebyscore', 'zscore', 'zrange']
@@ -206,8 +215,8 @@ async function forLocks(
     id,
     found,
     'A script that meets a command or key it may not use ends there, and what it did before stays: locks do not work.',
-    `ACL SETUSER ${user.rule} ${[...names, ...others].map((name) => `+${name}`).join(' ')} ` +
-      `~${prefix}* ~ringfence:* &ringfence:freed:*`,
+    `${isPrefixMissing}ACL SETUSER ${user.rule} ${[...names, ...others].map((name) => `+${name}`).join(' ')} ` +
+      `${keys} ~ringfence:* &ringfence:freed:*`,
   )
 }
 
@@ -255,7 +264,7 @@ function noLine({ warning }: Findings, refused: readonly CheckedNeed[], user: Us
   return warning(
     'line',
     `${user.subject} may not run ${refused.map(shownCommand).join(', ')}.`,
-    'Locks work, but processes of this user do not stand in line: whoever comes first after a release gets the lock.',
+    'Locks work, but processes of this user do not stand in line: the first process that asks after a release gets the lock.',
     `ACL SETUSER ${user.rule} ${refused.map((need) => `+${ruleName(need)}`).join(' ')} ~ringfence:*`,
   )
 }

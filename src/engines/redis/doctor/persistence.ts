@@ -1,5 +1,6 @@
 import type { Finding } from '../../../engine.ts'
 import type { Findings } from '../../shared/findings.ts'
+import type { Replay } from '../voters/replay.ts'
 import { unknown, type ServerFacts } from './facts.ts'
 import type { RedisCheckPlan } from './server.ts'
 
@@ -14,6 +15,14 @@ export function checkPersistence(report: Findings, facts: ServerFacts, plan: Red
 /** Not even its stamp: after a restart it looks like a new one. */
 export function keepsNothing(facts: ServerFacts): boolean {
   return facts.setting('appendonly') === 'no' && facts.setting('save') === ''
+}
+
+/** Why it is not shown that the file is replayed whole. */
+const SITS_OUT: Partial<Record<Replay, string>> = {
+  changed:
+    'since its last start ACL SETUSER, ACL LOAD or CONFIG RESETSTAT was called, so the rights that the user default has at the next start are ' +
+    'not known; after a restart without such calls they are',
+  'not told': 'the rights of the user default could not be asked for (+acl|dryrun, since Redis 7)',
 }
 
 type Keeps =
@@ -35,23 +44,24 @@ function memoryLoss(report: Findings, facts: ServerFacts, plan: RedisCheckPlan):
     const what = unknown(report, id, `how often it writes to disk (${settings})`, facts.configRefused, '+config|get')
     return { ...what, meaning: `With appendfsync always it forgets nothing, otherwise its last second.${sitsOut}` }
   }
-  if (keeps.kind === 'all' && facts.replaysAll === false) {
+  const { replay } = facts
+  if (keeps.kind === 'all' && (replay === 'no rights' || replay === 'left out')) {
+    const but =
+      replay === 'no rights'
+        ? 'But the user default has no right to write.'
+        : 'But when it started it left something of its file out.'
     return report.critical(
       id,
-      `${found} But the user default has no right to write.`,
+      `${found} ${but}`,
       'A server that starts replays its file as that user. Redis 7 and Valkey 8 then leave out what scripts have written: the leases and their ' +
         'counters are forgotten, without an error.',
-      'Switch default off and leave it its rights: ACL SETUSER default off ~* &* +@all, and ACL SAVE. Nobody can log in as a user that is off.',
+      'Switch default off and leave it its rights in the ACL file: user default off ~* &* +@all. Nobody can log in as a user that is off. Then ACL LOAD.',
     )
   }
   if (keeps.kind === 'all') {
-    const asks = facts.replaysAll === undefined && quorum && plan.restart === 'auto'
-    const waits =
-      quorum && plan.restart === 'strict'
-        ? " With restart: 'strict' it sits out nevertheless."
-        : asks
-          ? ' It sits out nevertheless: this user may not ask for the rights of the user default (+acl|whoami +acl|dryrun).'
-          : ''
+    const why =
+      plan.restart === 'strict' ? "restart is 'strict'" : plan.restart === 'auto' ? SITS_OUT[replay] : undefined
+    const waits = quorum && why !== undefined ? ` It sits out nevertheless: ${why}.` : ''
     return report.ok(id, found, `A restart forgets no lease and no fencing counter.${waits}`)
   }
   if (keeps.kind === 'all but during rewrites') {

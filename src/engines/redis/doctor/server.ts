@@ -1,4 +1,5 @@
 import type { Clock } from '../../../clock.ts'
+import { messageOf as messageOfAny } from '../../../errors.ts'
 import type { Random } from '../../../random.ts'
 import { findings, type Findings } from '../../shared/findings.ts'
 import type { RedisClient, RedisMaster } from '../client.ts'
@@ -65,6 +66,13 @@ export class CheckedServer {
     return this.bounded(() => this.#run(command))
   }
 
+  /** Rejects with what is refused, too. */
+  async run(command: readonly string[]): Promise<unknown> {
+    const reply = await this.ask(...command)
+    if (reply.kind === 'error') throw new Error(reply.message)
+    return reply.value
+  }
+
   async bounded(work: () => Promise<unknown>): Promise<ServerReply> {
     const leftMs = this.#endMs - this.clock.monotonicMs()
     if (leftMs <= 0) throw new UnansweredError(`not done with all questions within ${CHECK_MS} ms`)
@@ -97,8 +105,7 @@ export function within(
 
 /** Servers repeat what they were sent, which says nothing here. */
 export function messageOf(error: unknown): string {
-  const message = error instanceof Error ? error.message : String(error)
-  return message.replace(/,? with args beginning with:.*$/s, '')
+  return messageOfAny(error).replace(/,? with args beginning with:.*$/s, '')
 }
 
 async function started(work: () => Promise<unknown>): Promise<unknown> {

@@ -102,7 +102,7 @@ function version(report: Findings, facts: ServerFacts, cluster: boolean): Findin
   }
   if (number < SUPPORTED) {
     const meaning =
-      'Locks work, but its script cache may survive a restart, so a node of a quorum that lost leases votes at once.'
+      'Locks should work, but this was never run. Its script cache may survive a restart: a node of a quorum that lost leases then votes at once.'
     return report.warning(id, found, meaning, upgrade)
   }
   return report.ok(id, found, 'It has all that the scripts use.')

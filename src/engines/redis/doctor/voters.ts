@@ -1,5 +1,6 @@
 import type { Finding } from '../../../engine.ts'
 import { findings } from '../../shared/findings.ts'
+import type { WhyOut } from '../voters/standing.ts'
 import { quorumOf } from '../votes.ts'
 import type { ServerFacts } from './facts.ts'
 import { keepsNothing } from './persistence.ts'
@@ -32,19 +33,29 @@ function sittingOut({ standings = [] }: RedisCheckPlan): Finding {
   const idle = sitting.filter(({ hasBegun }) => !hasBegun)
   const found = `${[may, ...timeOut(begun, 'more'), ...timeOut(idle, LATER)].join('; ')}.`
   const isOne = sitting.length === 1
-  const why = `${isOne ? 'It restarted, or is' : 'They restarted, or are'} new among the others, and may have forgotten leases that are not over.`
+  const why = `${causeOf(sitting)}, and may have forgotten leases that are not over.`
   const remedy =
-    idle.length === 0
-      ? `Wait: ${isOne ? 'it votes by itself' : 'they vote by themselves'} after that. Do not restart another node before.`
-      : 'Run `ringfence init`, or let a client ask for a lease: that starts the time. Do not restart another node before it is over.'
+    voting + sitting.length < needed
+      ? 'Bring the other nodes back: too few answer for a majority, also once those that sit out vote.'
+      : idle.length === 0
+        ? `Wait: ${isOne ? 'it votes by itself' : 'they vote by themselves'} after that. Do not restart another node before.`
+        : 'Run `ringfence init`, or let a client ask for a lease: that starts the time. Do not restart another node before it is over.'
   return voting < needed
     ? report.critical(id, found, `${untilMajority(begun, idle, needed - voting)} ${why}`, remedy)
     : report.warning(id, found, `Locks work, but fewer nodes may fail. ${why}`, remedy)
 }
 
+function causeOf(sitting: readonly SittingNode[]): string {
+  const isOne = sitting.length === 1
+  if (sitting.every(({ why }) => why.kind === 'another maxTtl'))
+    return `${isOne ? 'It has' : 'They have'} sat out only for the shorter maxTtl of other clients`
+  return `${isOne ? 'It restarted, or is' : 'They restarted, or are'} new among the others`
+}
+
 interface SittingNode {
   readonly label: string
   readonly remainingMs: number
+  readonly why: WhyOut
 }
 
 const LATER = 'from the next attempt on'

@@ -1,5 +1,5 @@
 import { errorMonitor } from '../../../platform.ts'
-import { hasMethods, property } from '../../shared/shape.ts'
+import { hasMethods, property, text } from '../../shared/shape.ts'
 
 const remembered = new WeakMap<object, { error: Error | undefined }>()
 
@@ -34,6 +34,18 @@ export function reasonOf(error: Error): string {
   const last = 'lastNodeError' in error ? error.lastNodeError : undefined
   const own = error.message.replace(/\.$/, '')
   return last instanceof Error ? `${own}: ${last.message}` : own
+}
+
+/**
+ * ioredis puts the command into the error. That of a login has the password, which every log of the error would show. The user's
+ * command rejects with the same object when the login before it was refused.
+ */
+export function withoutLogin<E>(error: E): E {
+  for (const one of [error, property(error, 'lastNodeError')]) {
+    const command = property(one, 'command')
+    if (/^(auth|hello)$/i.test(text(command, 'name') ?? '')) Reflect.set(command as object, 'args', [])
+  }
+  return error
 }
 
 interface Emitter {

@@ -3,6 +3,7 @@ import { hasMethods, property } from '../../shared/shape.ts'
 import { encode, wordsOf, type Piece } from '../pieces.ts'
 import type { IoredisClient } from './ioredis-send.ts'
 import { plain } from './reply.ts'
+import { hush, ReplyOnDemand } from './reply-on-demand.ts'
 
 /** What is used of a command of ioredis or iovalkey. */
 interface Command {
@@ -10,7 +11,7 @@ interface Command {
   args: readonly string[]
   isResolved: boolean
   isSettled: boolean
-  promise: Promise<unknown>
+  promise: ReplyOnDemand
   transformReply(reply: unknown): unknown
 }
 
@@ -19,9 +20,6 @@ type CommandClass = new (name: string, args: readonly string[], options: object)
 interface CommandSender {
   sendCommand(command: Command): unknown
 }
-
-/** Nobody waits for it: our commands call back. */
-const NO_PROMISE = Promise.resolve()
 
 /**
  * Sends commands of ioredis that are encoded already and that call back. Its own commands make a promise each and encode
@@ -37,7 +35,8 @@ export function quietSender(
   const Quiet = quiet(Base, explain)
   return (command, done) => {
     const outgoing = new Quiet(command, done)
-    ;(client as unknown as CommandSender).sendCommand(outgoing)
+    const answer = (client as unknown as CommandSender).sendCommand(outgoing)
+    if (answer !== outgoing.promise) hush(answer)
     outgoing.isSending = false
   }
 }
@@ -61,23 +60,26 @@ function quiet(Base: CommandClass, explain: (error: unknown) => unknown) {
       super('evalsha', [], { replyEncoding: 'utf8' })
       this.#command = command
       this.#done = done
+      // Somebody who traces commands takes them off the command and calls them by themselves, as functions.
+      this.resolve = this.resolve.bind(this)
+      this.reject = this.reject.bind(this)
     }
 
     /** Called by the constructor of ioredis in place of making a promise. */
     initPromise(): void {
       this.isResolved = false
       this.isSettled = false
-      this.promise = NO_PROMISE
+      this.promise = new ReplyOnDemand()
     }
 
     toWritable(): string {
       return encode(this.#command)
     }
 
-    resolve(reply: unknown): Promise<unknown> {
+    resolve(reply: unknown): ReplyOnDemand {
       this.isResolved = true
       this.#settle(undefined, plain(this.transformReply(reply)))
-      return NO_PROMISE
+      return this.promise
     }
 
     reject(error: unknown): void {
@@ -90,6 +92,7 @@ function quiet(Base: CommandClass, explain: (error: unknown) => unknown) {
       if (this.isSettled) return
       this.isSettled = true
       clearTimeout(property(this, '_commandTimeoutTimer') as NodeJS.Timeout | undefined)
+      this.promise.settle(error, reply)
       // A command that ioredis refuses to take is refused in the middle of sending it.
       if (this.isSending) queueMicrotask(() => this.#done(error, reply))
       else this.#done(error, reply)

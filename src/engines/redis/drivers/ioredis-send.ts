@@ -1,6 +1,6 @@
 import type { RedisClient, RedisMaster, Send } from '../client.ts'
 import { isKeyless, togetherOnCluster } from './cluster.ts'
-import { lastError, reasonOf } from './connection-errors.ts'
+import { lastError, reasonOf, withoutLogin } from './connection-errors.ts'
 import { quietSender } from './ioredis-command.ts'
 import { property, text } from '../../shared/shape.ts'
 import { plain } from './reply.ts'
@@ -133,6 +133,7 @@ export async function pipelined(
 /** ioredis says that it has given up, or that no node of a Cluster is there, but not why. */
 function explained(client: IoredisClient | IoredisCluster, error: unknown): unknown {
   if (!(error instanceof Error)) return error
+  withoutLogin(error)
   const last = error.name === 'MaxRetriesPerRequestError' ? lastError(client) : undefined
   if (last === undefined && !('lastNodeError' in error)) return error
   return new Error(reasonOf(last ?? error), { cause: error })

@@ -2,6 +2,7 @@ import type { Clock } from '../../../clock.ts'
 import type { Random } from '../../../random.ts'
 import type { Subscriber } from '../client.ts'
 import { property } from '../../shared/shape.ts'
+import { withoutLogin } from './connection-errors.ts'
 import { unref } from './expected.ts'
 import { addressOf, masterOf, type IoredisClient, type IoredisCluster } from './ioredis-send.ts'
 import { ResilientSubscriber, type ConnectionEvents } from './subscriber.ts'
@@ -79,7 +80,7 @@ function openConnection(
   copy.on('connect', () => unref(property(copy, 'stream')))
   const ready = copy.connect().catch((error: unknown) => {
     // 'Connection is closed.' would hide why.
-    throw cause ?? error
+    throw withoutLogin(cause ?? error)
   })
   const close = (): void => {
     // On a connection that is closed already, disconnect() leaves a timer of two seconds behind.

@@ -1,6 +1,7 @@
-import type { RedisClient, RedisMaster, Send } from '../client.ts'
+import type { Done, RedisClient, RedisMaster, Send } from '../client.ts'
 import { isKeyless, togetherOnCluster } from './cluster.ts'
 import { wordsOf } from '../pieces.ts'
+import { quietSender } from './node-redis-queue.ts'
 import { plain } from './reply.ts'
 import { slotOf } from '../slot.ts'
 
@@ -83,16 +84,16 @@ export function clientSender(client: NodeRedisClient): Send {
   return async (command) => plain(await (client.isReady ? online : offline).sendCommand(command))
 }
 
-/** Without the promises of an async function: for what every lease needs. */
+/** Without the promises of an async function, and where that can be done without any: for what every lease needs. */
 export function clientSenderInPieces(client: NodeRedisClient): NonNullable<RedisClient['send']> {
   const online = client.withCommandOptions(OURS_ONLINE)
   const offline = client.withCommandOptions(OURS)
+  const send = quietSender(client, online) ?? ((words) => online.sendCommand(words))
   return (command, settle) => {
-    const answer = (client.isReady ? online : offline).sendCommand(wordsOf(command))
-    answer.then(
-      (reply) => settle(undefined, plain(reply)),
-      (error: unknown) => settle(error),
-    )
+    const words = wordsOf(command)
+    const heard: Done = (error, reply) => (error === undefined ? settle(undefined, plain(reply)) : settle(error))
+    const answer = client.isReady ? send(words, heard) : offline.sendCommand(words)
+    answer?.then((reply) => heard(undefined, reply), heard)
   }
 }
 

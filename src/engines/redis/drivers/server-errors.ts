@@ -8,6 +8,36 @@ export function isDenied(error: unknown): boolean {
   return error instanceof Error && /^NOPERM\b|\bPermissionDenied\b/.test(error.message)
 }
 
+/** An ACL refusal met inside a script has no code of its own, and another text since Redis 7.2. */
+const DENIED_IN_SCRIPT = /can't (run this command or subcommand|access at least one of the keys)|ACL failure in script/i
+
+/** This user may not do something that was asked for, by itself or in the middle of a script. */
+export function lacksRight(error: Error): boolean {
+  return isDenied(error) || DENIED_IN_SCRIPT.test(error.message)
+}
+
+/**
+ * An error about rights, with the name of the right and what to do: a server says of a script only in which line it ended. Any other
+ * error as it is.
+ */
+export function namingRight(error: unknown, script = '', prefix = ''): unknown {
+  if (!(error instanceof Error) || !lacksRight(error)) return error
+  const { message } = error
+  const line = /user_script: ?(\d+)/.exec(message)?.[1]
+  const inScript = /redis\.call\('(\w+)'/.exec(script.split('\n')[Number(line) - 1] ?? '')?.[1]
+  const name = inScript ?? /permissions to run (?:the ')?([\w|]+)/.exec(message)?.[1]
+  const all = 'docs/engines/redis.md has all rights that locks need, and the doctor names those that are missing'
+  if (name !== undefined) {
+    return new Error(`NOPERM: this user may not run '${name}': ACL SETUSER <user> +${name}; ${all}`, { cause: error })
+  }
+  const keys =
+    prefix === ''
+      ? 'is the prefix option missing (?prefix=… in a URL)? If not: ACL SETUSER <user> ~<names>* ~ringfence:*'
+      : `ACL SETUSER <user> ~${prefix}* ~ringfence:*`
+  const rights = /key/i.test(message) ? `some key of locks: ${keys}` : 'all that locks need'
+  return new Error(`NOPERM: this user may not use ${rights}; ${all}`, { cause: error })
+}
+
 /** An error that the server has answered: it begins with a code, such as NOPERM. */
 export function isReply(error: unknown): boolean {
   return error instanceof Error && /^[A-Z]{3,}\b/.test(error.message)
@@ -31,8 +61,7 @@ const PERMANENT = [
   /\bCROSSSLOT\b|\bCrossSlot\b/,
   /\binvalid (username-password|password)\b/i,
   /\bunknown (Redis |Valkey )?(sub)?command\b/i,
-  // An ACL refusal met inside a script has no code of its own.
-  /can't run this command or subcommand/i,
+  DENIED_IN_SCRIPT,
   // The connection is used for subscriptions.
   /allowed in this context/i,
 ]

@@ -1,7 +1,8 @@
 import type { Random } from '../../../random.ts'
 import type { RedisClient } from '../client.ts'
+import { lacksRight } from '../drivers/server-errors.ts'
 import { STAMP_KEY } from '../keys.ts'
-import { replaysAll } from './replay.ts'
+import { replayOf } from './replay.ts'
 import { epochScript, type Script } from '../scripts.ts'
 import { LEAST_SIT_OUT_MS, UPTIME_GRAIN_MS, type WhyOut } from './standing.ts'
 import {
@@ -63,6 +64,7 @@ export interface Prepared {
  */
 export class Admission {
   readonly #client: RedisClient
+  readonly #prefix: string
   readonly #sitOutMs: number
   readonly #random: Random
   #admitted: Admitted | undefined
@@ -75,8 +77,9 @@ export class Admission {
   #enter: (ttlMs: number) => Promise<Script> = () => Promise.reject(new Error('belongs to no quorum yet'))
   #inTime: <T>(work: Promise<T>) => Promise<T> = (work) => work
 
-  constructor(client: RedisClient, sitOutMs: number, random: Random) {
+  constructor(client: RedisClient, prefix: string, sitOutMs: number, random: Random) {
     this.#client = client
+    this.#prefix = prefix
     this.#sitOutMs = sitOutMs
     this.#random = random
   }
@@ -175,7 +178,7 @@ export class Admission {
     if (!Array.isArray(reply)) return false
     const is = (name: string, value: string): boolean => reply[reply.indexOf(name) + 1] === value
     const isWritten = is('appendonly', 'yes') && is('appendfsync', 'always') && is('no-appendfsync-on-rewrite', 'no')
-    return isWritten && (await replaysAll((command) => this.#run(command))) === true
+    return isWritten && (await replayOf((command) => this.#run(command), this.#prefix)) === 'whole'
   }
 
   async #load(run: string): Promise<Admitted> {
@@ -211,7 +214,7 @@ export class Admission {
 /** The error must say that it is about letting the node in, and not only which command was refused. */
 function explained(error: unknown): unknown {
   if (!(error instanceof Error)) return error
-  const isDenied = /\bNOPERM\b|PermissionDenied|can't run this command/i.test(error.message)
+  const isDenied = lacksRight(error)
   if (!isDenied && !/\b(OOM|READONLY|WRONGTYPE|MISCONF|NOREPLICAS)\b/.test(error.message)) return error
   const remedy = isDenied
     ? `; allow this user ~${STAMP_KEY} +info +time +hget +hgetall +hset +del +eval +script|load`

@@ -98,15 +98,16 @@ export class Electorate {
 
   /** Whether each node may vote. Changes nothing on them, and never rejects. */
   async standings(): Promise<readonly NodeStanding[]> {
-    return this.#seen(await this.#askAll(), this.#rules.sitOutMs)
+    return this.#seen(await this.#askAll(this.#limits.timeoutMs(Infinity)), this.#rules.sitOutMs)
   }
 
   /**
    * The nodes that vote for no client, and those that could not be asked. A client that only looks may have another `maxTtl` than
    * the holders of leases, so the longest time of sitting out for which any node is let in counts. Changes nothing, never rejects.
+   * `timeoutMs`: how long a node may take.
    */
-  async barred(): Promise<readonly NodeFailure[]> {
-    const asked = await this.#askAll()
+  async barred(timeoutMs: number): Promise<readonly NodeFailure[]> {
+    const asked = await this.#askAll(timeoutMs)
     const own = this.#rules.sitOutMs
     const inUse = asked.flatMap(({ look }) => [
       ...(look?.isAdmitted === true ? [own] : []),
@@ -122,10 +123,10 @@ export class Electorate {
     )
   }
 
-  #askAll(): Promise<readonly LookOutcome[]> {
+  #askAll(timeoutMs: number): Promise<readonly LookOutcome[]> {
     return Promise.all(
       this.#voters.map(({ admission }) =>
-        Promise.all([admission.look(), admission.forgetsNothing()]).then(
+        Promise.all([this.#limits.inTime(admission.look(), timeoutMs), admission.forgetsNothing()]).then(
           ([look, forgetsNothing]) => ({ look, forgetsNothing, error: undefined }),
           (error: Error) => ({ look: undefined, forgetsNothing: false, error }),
         ),

@@ -1,35 +1,58 @@
-import { STAMP_KEY } from '../keys.ts'
-
-/** What scripts write of a lease, as it stands in the append-only file. */
-const WRITES = [
-  ['SET', 'lock', 'owner'],
-  ['PEXPIREAT', 'lock', '1'],
-  ['ZADD', 'lock', '1', 'owner'],
-  ['HSET', STAMP_KEY, 'field', 'value'],
-]
+import { resourceKeys, STAMP_KEY } from '../keys.ts'
 
 /**
- * A server that starts replays its append-only file as the user `default`. Redis 7 and Valkey 8 leave out every transaction that this user
- * has no right to, and a script with several writes is one: then leases are forgotten in spite of `appendfsync always`, and after a
- * rewrite of the file the stamp is not. Undefined if this user may not ask.
+ * A server that starts replays its append-only file as the user `default`, by the rights that its configuration or ACL file gives it. Redis 7
+ * and Valkey 8 leave out every transaction that this user has no right to, and a script with several writes is one: then leases are
+ * forgotten in spite of `appendfsync always`, and after a rewrite of the file the stamp is not.
  */
-export async function replaysAll(run: (command: readonly string[]) => Promise<unknown>): Promise<boolean | undefined> {
-  const who = await run(['ACL', 'WHOAMI']).catch(asText)
-  if (who === 'default') return true
-  // Before version 6 nobody has rights. Later the command may have been renamed, and then nobody can ask.
-  if (/unknown command/i.test(String(who))) return (await majorVersion(run)) < 6 || undefined
-  const answers = await Promise.all(
-    WRITES.map((write) => run(['ACL', 'DRYRUN', 'default', ...write]).catch(() => undefined)),
-  )
-  if (answers.includes(undefined)) return undefined
-  return answers.every((answer) => answer === 'OK')
+export type Replay =
+  /** Nothing was left out at its last start, and nothing will be at the next one. */
+  | 'whole'
+  /** Something was left out at its last start. */
+  | 'left out'
+  /** `default` has no right to what scripts write. */
+  | 'no rights'
+  /** Rights were changed in this run, so those of the next start may be others; or the count of such changes was reset. */
+  | 'changed'
+  /** The server does not say, or not to this user. */
+  | 'not told'
+
+type Ask = (command: readonly string[]) => Promise<unknown>
+
+/** Names of resources that no pattern fits by chance which was written for others. */
+const NAMES = ['~ringfence', '0^{never-locked}']
+
+/** What scripts write of a lease, as it stands in the append-only file. */
+function writes(prefix: string): string[][] {
+  const all = NAMES.map((name) => resourceKeys(prefix, name))
+  const [{ lock, fence, line, readers }] = all as [(typeof all)[0]]
+  return [
+    ...all.flatMap((keys) => [keys.lock, keys.fence].map((key) => ['SET', key, '1', 'PXAT', '1'])),
+    ['PEXPIREAT', readers, '1'],
+    ['ZADD', readers, '1', '1'],
+    ['ZREM', line, '1'],
+    ['DEL', lock, fence],
+    // Of a key whose time is over.
+    ['UNLINK', lock, readers],
+    ['HSET', STAMP_KEY, '1', '1'],
+    ['DEL', STAMP_KEY],
+    ['SELECT', '0'],
+  ]
 }
 
-function asText(error: unknown): string {
-  return String(error)
-}
-
-async function majorVersion(run: (command: readonly string[]) => Promise<unknown>): Promise<number> {
-  const info = await run(['INFO', 'server']).catch(asText)
-  return Number(/redis_version:(\d+)/.exec(String(info))?.[1])
+/**
+ * `prefix`: of the lock keys. Whether the server has what was written before it started can be told by what it counts: errors while it
+ * replayed. Whether it will have what is written now, by the rights of `default`, if these are still those that it has started with.
+ */
+export async function replayOf(ask: Ask, prefix: string): Promise<Replay> {
+  const dryRuns = writes(prefix).map((write) => ask(['ACL', 'DRYRUN', 'default', ...write]).catch(() => undefined))
+  // Behind them: a change before the last of them is counted.
+  const sections = ['stats', 'commandstats'].map((section) => ask(['INFO', section]).catch(() => undefined))
+  const answers = await Promise.all(dryRuns)
+  const [stats, commands] = (await Promise.all(sections)).map(String) as [string, string]
+  const errors = /^unexpected_error_replies:(\d+)/m.exec(stats)?.[1]
+  if (errors !== undefined && errors !== '0') return 'left out'
+  if (answers.some((answer) => answer !== undefined && answer !== 'OK')) return 'no rights'
+  if (errors === undefined || !commands.startsWith('# Commandstats') || answers.includes(undefined)) return 'not told'
+  return /^cmdstat_(acl\|(setuser|load)|config\|resetstat):/m.test(commands) ? 'changed' : 'whole'
 }

@@ -1,7 +1,7 @@
 import { sleep, type Clock } from '../../../clock.ts'
 import type { NodeFailure } from '../../../errors.ts'
 import type { RedisClient } from '../client.ts'
-import { SameServerError } from '../errors.ts'
+import { RepeatedVoteError, SameServerError } from '../errors.ts'
 
 /** Redis and Valkey draw 40 digits when they start. What a managed service shows instead may be the same on all servers. */
 export function isUnique(run: string): boolean {
@@ -18,7 +18,8 @@ interface Asked {
 
 /**
  * Whether each client leads to a server of its own, where every node votes at all times, so that nobody looks at the nodes. Asked
- * once, before the first vote. A node that answers long after a majority, or does not say who it is, is left alone.
+ * before the first vote, where a node that answers long after a majority, or does not say who it is, is left alone; and again when a node
+ * has granted a lease that it had already. So a server has one vote, whichever client leads to it by then.
  */
 export class Identities {
   readonly #nodes: readonly Asked[]
@@ -36,36 +37,59 @@ export class Identities {
   /** The nodes that share a server; undefined once it is known that none do. Never rejects. */
   vet(ttlMs: number): Promise<readonly NodeFailure[]> | undefined {
     if (this.#isVetted) return undefined
-    this.#vetting ??= this.#ask(ttlMs * GRACE).finally(() => {
+    this.#vetting ??= this.#vet(ttlMs * GRACE).finally(() => {
       this.#vetting = undefined
     })
     return this.#vetting
   }
 
-  async #ask(graceMs: number): Promise<readonly NodeFailure[]> {
-    const runs = new Map<number, string | undefined>()
-    const all = new AbortController()
-    await new Promise<void>((resolve) => {
-      for (const [index, { client }] of this.#nodes.entries()) {
-        void this.#inTime(client.run(['INFO', 'server']))
-          .catch(() => undefined)
-          .then((info) => {
-            runs.set(index, /run_id:(\w+)/.exec(String(info))?.[1])
-            const known = [...runs.values()].filter((run) => run !== undefined).length
-            if (runs.size === this.#nodes.length) all.abort()
-            if (runs.size === this.#nodes.length || known * 2 > this.#nodes.length)
-              void sleep(this.#clock, graceMs, all.signal).then(resolve)
-          })
-      }
-    })
+  async #vet(graceMs: number): Promise<readonly NodeFailure[]> {
+    const runs = await this.#ask(graceMs)
     const twins = this.#nodes.flatMap(({ label }, index) => {
-      const run = runs.get(index)
-      if (run === undefined || !isUnique(run)) return []
-      const other = this.#nodes.find((_, at) => at !== index && runs.get(at) === run)
-      return other === undefined ? [] : [{ node: label, cause: new SameServerError(other.label, run) }]
+      const cause = this.#twinError(runs, index)
+      return cause === undefined ? [] : [{ node: label, cause }]
     })
     // Otherwise they are asked again: a client may lead elsewhere by then.
     this.#isVetted = twins.length === 0
     return twins
+  }
+
+  /** Why a second grant of one lease is no vote: unless all nodes say who they are, it may be that of another one. */
+  readonly whyNoVote = async (index: number): Promise<Error | undefined> => {
+    const runs = await this.#ask()
+    const twin = this.#twinError(runs, index)
+    if (twin !== undefined) this.#isVetted = false
+    const isKnown = runs.every((run) => run !== undefined) && isUnique(runs[index]!)
+    return twin ?? (isKnown ? undefined : new RepeatedVoteError())
+  }
+
+  #twinError(runs: readonly (string | undefined)[], index: number): Error | undefined {
+    const run = runs[index]
+    if (run === undefined || !isUnique(run)) return undefined
+    const other = this.#nodes.find((_, at) => at !== index && runs[at] === run)
+    return other === undefined ? undefined : new SameServerError(other.label, run)
+  }
+
+  /** In which run each server is. Resolves this long after a majority has said it, or else when all have. */
+  #ask(graceMs?: number): Promise<readonly (string | undefined)[]> {
+    const runs: (string | undefined)[] = this.#nodes.map(() => undefined)
+    const all = new AbortController()
+    let answers = 0
+    return new Promise((resolve) => {
+      for (const [index, { client }] of this.#nodes.entries()) {
+        void this.#inTime(client.run(['INFO', 'server']))
+          .catch(() => undefined)
+          .then((info) => {
+            runs[index] = /run_id:(\w+)/.exec(String(info))?.[1]
+            const known = runs.filter((run) => run !== undefined).length
+            if (++answers === this.#nodes.length) {
+              all.abort()
+              resolve(runs)
+            } else if (graceMs !== undefined && known * 2 > this.#nodes.length) {
+              void sleep(this.#clock, graceMs, all.signal).then(() => resolve([...runs]))
+            }
+          })
+      }
+    })
   }
 }

@@ -1,6 +1,7 @@
 import { given } from '../../../arguments.ts'
 import type { Clock } from '../../../clock.ts'
 import { Deadlines } from '../../../deadlines.ts'
+import { messageOf } from '../../../errors.ts'
 import { inTime, NoAnswerError } from '../in-time.ts'
 import type { FetchReply, Transport } from './transport.ts'
 
@@ -30,6 +31,17 @@ export interface HttpStream {
 
 /** Why a server that answers cannot serve this now, although another one may; undefined when it can. */
 export type Unfit = (reply: HttpReply) => string | undefined
+
+/** Far more than any answer to a lock; that of a list of all leases has some 300 characters a lease. */
+const MOST_TEXT = 64 * 1024 * 1024
+
+/** What of an answer that is an error goes into ours. */
+export const MOST_OF_ERROR = 1000
+
+export function shortOrThrow(text: string): string {
+  if (text.length <= MOST_TEXT) return text
+  throw new Error(`an answer of more than ${MOST_TEXT / 1024 / 1024} MB is not one to a lock`)
+}
 
 /** No server answered, or each was unfit. The message says why, for each of them. */
 export class NoServerError extends Error {
@@ -140,7 +152,7 @@ export class Endpoints {
         return await this.#within(call.timeoutMs, controller, async () => {
           const { status, headers, body } = await this.#request(url, call, controller.signal)
           let text = ''
-          for await (const piece of pieces(body)) text += piece
+          for await (const piece of pieces(body)) text = shortOrThrow(text + piece)
           return { status, headers, text }
         })
       } finally {
@@ -184,7 +196,7 @@ async function* pieces(body: AsyncIterable<Uint8Array> | null, done?: () => void
 
 /** The message of the system or of TLS, which a `fetch` hides in the cause. */
 export function reasonOf(error: unknown): string {
-  if (!(error instanceof Error)) return String(error)
+  if (!(error instanceof Error)) return messageOf(error)
   if (error.cause instanceof Error) return reasonOf(error.cause)
   // All addresses of a name failed: the message is empty.
   if (error instanceof AggregateError && error.errors.length > 0) return reasonOf(error.errors[0])

@@ -13,7 +13,9 @@ export function urlsOrThrow(given: unknown, option: string, example: string): re
   for (const [index, url] of urls.entries()) {
     const first = urls.indexOf(url)
     if (first !== index)
-      throw new TypeError(`${option}[${index}]: expected a server of its own, got the same as ${option}[${first}]`)
+      throw new TypeError(
+        `${option}[${index}]: expected a server of its own, got the same as ${option}[${first}]; name each once`,
+      )
   }
   return urls
 }
@@ -24,7 +26,9 @@ function urlOrThrow(given: unknown, option: string, example: string): string {
     url === undefined || !/^https?:$/.test(url.protocol) || url.hostname === '' || url.search !== '' || url.hash !== ''
   if (wrong) throw new TypeError(`${option}: expected a URL such as '${example}', got ${shown(withoutPassword(given))}`)
   if (url.username !== '' || url.password !== '')
-    throw new TypeError(`${option}: expected a URL without a user or password, which are options of their own`)
+    throw new TypeError(
+      `${option}: expected a URL without a user or password, got one with them; they are options of their own`,
+    )
   return url.href.replace(/\/+$/, '')
 }
 
@@ -51,7 +55,8 @@ export function secretOrThrow(value: unknown, option: string): string | undefine
     )
   // It becomes part of a header.
   // eslint-disable-next-line no-control-regex -- control characters are what it looks for
-  if (/[\u0000-\u001f\u007f]/.test(value)) throw new TypeError(`${option}: expected no control characters`)
+  if (/[\u0000-\u001f\u007f]/.test(value))
+    throw new TypeError(`${option}: expected no control characters, got some: is there a line break at its end?`)
   return value
 }
 
@@ -61,7 +66,10 @@ export function transportOrThrow(options: { tls?: TlsOptions; fetch?: Fetch }): 
   const { tls, fetch } = options
   if (fetch !== undefined) {
     if (typeof fetch !== 'function') throw new TypeError(`fetch: expected a function, got ${shown(fetch)}`)
-    if (tls !== undefined) throw new TypeError('tls: expected none beside fetch, which makes the connections itself')
+    if (tls !== undefined)
+      throw new TypeError(
+        'tls: expected none beside fetch, which makes the connections itself, got both; set TLS up in that fetch',
+      )
     // Its connections belong to the user.
     return { fetch, close: () => undefined }
   }
@@ -71,7 +79,9 @@ export function transportOrThrow(options: { tls?: TlsOptions; fetch?: Fetch }): 
     if (!TLS_NAMES.includes(name)) throw new TypeError(`tls: expected ${TLS_NAMES.join(', ')}, got ${shown(name)}`)
   }
   if ((tls.cert === undefined) !== (tls.key === undefined))
-    throw new TypeError(`tls: expected cert and key together, got ${tls.cert === undefined ? 'key' : 'cert'} alone`)
+    throw new TypeError(
+      `tls: expected cert and key together, got ${tls.cert === undefined ? 'key' : 'cert'} alone; a client certificate needs both`,
+    )
   return nodeTransport(tls)
 }
 

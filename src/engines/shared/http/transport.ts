@@ -12,6 +12,7 @@ export type Fetch = (
   },
 ) => Promise<FetchReply>
 
+/** What is read of an answer: a `Response` of `fetch` is one. */
 export interface FetchReply {
   readonly status: number
   readonly headers: { get(name: string): string | null }

@@ -117,12 +117,21 @@ export class LeaseEngine implements Engine {
   }
 
   async handOver(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal> {
-    const work = async (): Promise<Grant | Refusal> => {
-      const token = await this.#steps.handOver(lease, next)
-      return token === undefined ? { kind: 'refused', reason: 'held' } : { kind: 'granted', token }
-    }
     // When the answer is lost, nobody knows whose it is: the old owner wanted to release it, the next one goes on waiting.
-    return this.#undoable(next, (again) => again(work), lease)
+    const undo = (): void => {
+      for (const one of [next, lease]) this.#cleanup.later(() => this.#release(one), one.ttlMs)
+    }
+    const work = async (again: Again): Promise<Grant | Refusal> => {
+      const token = await again(() => this.#steps.handOver(lease, next))
+      return token === undefined ? this.#moveOwn(lease, next, again) : { kind: 'granted', token }
+    }
+    return this.#undoable(next, work, undo)
+  }
+
+  /** As `handOver`, but the old owner may go on: of an unknown outcome the lease is given back where it is the next owner's. */
+  async adopt(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal> {
+    const undo = (): void => this.#cleanup.later(() => this.#giveBack(lease, next), next.ttlMs)
+    return this.#undoable(next, (again) => this.#moveOwn(lease, next, again), undo)
   }
 
   async probe(): Promise<readonly NodeState[]> {
@@ -220,17 +229,28 @@ export class LeaseEngine implements Engine {
     return (await again(() => this.#steps.take(take))) ? token : undefined
   }
 
+  /** By the token that its rows have now: what was given back has a greater one than its owner knows. Where a part is missing, nothing is moved. */
+  async #moveOwn(lease: LeaseRef, next: Take, again: Again): Promise<Grant | Refusal> {
+    const { resources, owner } = lease
+    const own = ownRows(await again(() => this.#steps.look(resources)), owner)
+    const held = own.length === resources.length ? { ...lease, token: own[0]!.token } : undefined
+    const token = held && (await again(() => this.#steps.handOver(held, next)))
+    return token === undefined ? { kind: 'refused', reason: 'held' } : { kind: 'granted', token }
+  }
+
+  /** It must last without us: this process may end before its owner renews it. */
+  async #giveBack(lease: LeaseRef, { owner }: LeaseRequest): Promise<void> {
+    const back = { ...lease, keepMs: lease.ttlMs }
+    const work = (): Promise<unknown> => this.#moveOwn({ ...lease, owner }, back, (statement) => statement())
+    await this.#run(work, this.#options.timeoutMs(lease.ttlMs), undefined)
+  }
+
   /** An attempt whose outcome may stay unknown: what it leaves behind is removed, also when it takes effect late. */
   async #undoable(
     request: Take,
     work: (again: Again) => Promise<Grant | Refusal>,
-    before?: LeaseRef,
+    undo = (): void => this.#cleanup.later(() => this.#release(request), request.ttlMs),
   ): Promise<Grant | Refusal> {
-    const undo = (): void => {
-      for (const lease of before === undefined ? [request] : [request, before]) {
-        this.#cleanup.later(() => this.#release(lease), lease.ttlMs)
-      }
-    }
     let late = false
     let attempt: Promise<Grant | Refusal> | undefined
     try {

@@ -44,6 +44,8 @@ export interface Take {
   readonly owner: string
   readonly ttlMs: number
   readonly shared?: boolean
+  /** As in `LeaseRequest`. */
+  readonly keepMs?: number
 }
 
 /** One page of the held leases, and the name after which the next page begins, unless it was the last one. */
@@ -90,7 +92,10 @@ export interface LeaseSteps {
   release(
     lease: Pick<LeaseRef, 'resources' | 'owner' | 'shared'>,
   ): Promise<{ readonly live: number; readonly awaited: number }>
-  /** Returns the new token, or undefined when the lease is no longer the owner's. */
+  /**
+   * Returns the new token, or undefined when the lease is no longer the owner's. With `keepMs` it is bound to no session until it is
+   * extended.
+   */
   handOver(lease: LeaseRef, next: Take): Promise<bigint | undefined>
   /** Returns one page of the held leases (of one resource or all of them) in the order of names: those after `after`. */
   page(after: string, resource?: string): Promise<LeasePage>

@@ -1,4 +1,4 @@
-import { PROCESS_NONCE } from '../../../random.ts'
+import { processNonce } from '../../../random.ts'
 
 /**
  * Returns the name of a savepoint that marks a transaction. The work cannot guess it; otherwise it could undo the fence, or the
@@ -7,9 +7,10 @@ import { PROCESS_NONCE } from '../../../random.ts'
  * the first.
  */
 export function markName(purpose: 'transaction' | 'within'): string {
-  return `ringfence_${PROCESS_NONCE}_${purpose}`
+  return `ringfence_${processNonce()}_${purpose}`
 }
 
+/** The isolation level of a transaction of the guard. */
 export type Isolation = 'read committed' | 'repeatable read' | 'serializable'
 
 /**
