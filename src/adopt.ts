@@ -1,7 +1,7 @@
 import { objectOrThrow, optionsOrThrow } from './arguments.ts'
 import { shown } from './duration.ts'
 import type { AdoptedGrant, Engine, LeaseRef, LeaseRequest, Refusal } from './engine.ts'
-import { LeaseLostError, type LossReason } from './errors.ts'
+import { LeaseLostError, LOSS_REASONS, type LossReason } from './errors.ts'
 import { ttlOf } from './lease.ts'
 import {
   LEASE_OPTIONS,
@@ -13,7 +13,7 @@ import {
 } from './options.ts'
 import { ownerParts } from './owner.ts'
 
-/** Without a `ttl` or a `note`, those of the lease stay. */
+/** Options of `adopt`. Without a `ttl` or a `note`, those of the lease stay. */
 export type AdoptOptions = LeaseOptions
 
 /** Reads what came from another process, and the options. Throws what is wrong with them, and where the lease was over already. */
@@ -38,10 +38,7 @@ export function adoption(
 /** Throws where the engine cannot move leases, and for a shared one. */
 export function assertMovable(engine: Engine, { shared = false }: Pick<LeaseRef, 'shared'>): void {
   if (shared) {
-    throw new RangeError(
-      'lease.shared: expected false, because a shared lease need not move: the other process can take one of its own before this ' +
-        'one is released',
-    )
+    throw new RangeError(`lease.shared: expected false, got true; ${SHARED_STAYS}`)
   }
   if (engine.handOver !== undefined || engine.adopt !== undefined) return
   throw new RangeError(
@@ -57,28 +54,48 @@ export async function move(engine: Engine, lease: LeaseRef, next: LeaseRequest):
 /** Why a lease could not be adopted, as far as the servers say who has it now. */
 export async function whyNotMoved(
   engine: Engine,
-  { resources }: LeaseRef,
+  { resources, owner: ofTicket }: LeaseRef,
   { reason }: Refusal,
-): Promise<LeaseLostError> {
+): Promise<LeaseLostError | RangeError> {
   if (reason === 'split') return new LeaseLostError(resources, 'gone', undefined, NOBODY_GOT_IT)
   const owners: string[] = []
   try {
     for (const resource of resources) {
-      for await (const { owner, offered } of engine.inspect(resource)) if (offered !== true) owners.push(owner)
+      for await (const { owner, offered, shared = false } of engine.inspect(resource)) {
+        if (shared && owner === ofTicket) return changedTicket(resource)
+        if (offered !== true) owners.push(owner)
+      }
     }
   } catch (cause) {
     return new LeaseLostError(resources, 'gone', cause)
   }
   const [owner] = owners
   return owner === undefined
-    ? new LeaseLostError(resources, 'expired', undefined, NOBODY_HAS_IT)
+    ? new LeaseLostError(resources, 'expired', undefined, nobodyHasIt(engine))
     : new LeaseLostError(resources, 'gone', undefined, hasIt(owner))
 }
 
 const NOBODY_GOT_IT =
   'several processes tried to adopt it at once, and none of them got it; a ticket goes to one process: acquire the resource anew'
-const NOBODY_HAS_IT =
-  'nobody has it now: its time was up before it was adopted, or it was adopted and released already; acquire the resource anew'
+
+/** Its owner is unique, so a lease of another server is not found rather than mistaken for one of this. */
+function nobodyHasIt({ identity }: Engine): string {
+  return (
+    'nobody has it now: its time was up before it was adopted, it was adopted and released already, or the ticket is of another server ' +
+    `or database whose engine is '${identity}' as well; acquire the resource anew`
+  )
+}
+
+/** No lease of ours is shared and says that it is not. */
+function changedTicket(resource: string): RangeError {
+  return new RangeError(
+    `lease.shared: expected true, because its owner shares '${resource}' on the servers, got false; the ticket was changed on its way: ` +
+      SHARED_STAYS,
+  )
+}
+
+const SHARED_STAYS =
+  'a shared lease need not move, because the other process can take one of its own before this one is released'
 
 function hasIt(owner: string): string {
   return (
@@ -107,8 +124,20 @@ function readLease(json: unknown, engine: Engine): LeaseRef & { readonly shared:
     )
   }
   const ttlMs = ttlOf(field(lease, 'ttlMs', 'a number of milliseconds', isCount), engine.limits)
-  if (!held) throw new LeaseLostError(resources, isText(lease['over']) ? (lease['over'] as LossReason) : 'expired')
+  const over = reasonOf(lease['over'])
+  if (!held) throw new LeaseLostError(resources, over ?? 'expired')
+  if (over !== undefined) {
+    throw new TypeError(`lease.over: expected none, because lease.held is true, got '${over}'; ${ITS_TICKET}`)
+  }
   return { resources, owner, token: BigInt(token), ttlMs, shared }
+}
+
+const ITS_TICKET = 'give adopt what handOff() or toJSON() gave, unchanged'
+
+function reasonOf(over: unknown): LossReason | undefined {
+  const reason = LOSS_REASONS.find((known) => known === over)
+  if (reason !== undefined || over === undefined) return reason
+  throw new TypeError(`lease.over: expected ${LOSS_REASONS.join(', ')} or nothing, got ${shown(over)}; ${ITS_TICKET}`)
 }
 
 function field<T>(

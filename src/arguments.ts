@@ -9,7 +9,9 @@ export function objectOrThrow(value: unknown, name: string): void {
 
 export function signalOrThrow(signal: unknown): void {
   if (signal === undefined || signal instanceof AbortSignal) return
-  throw new TypeError(`signal: expected an AbortSignal, got ${shown(signal)}`)
+  const came =
+    signal instanceof AbortController ? 'its AbortController; write { signal: controller.signal }' : shown(signal)
+  throw new TypeError(`signal: expected an AbortSignal, got ${came}`)
 }
 
 /** Names that other libraries have for our options: redlock, redis-semaphore, Redisson, ShedLock and others. */

@@ -39,6 +39,8 @@ export interface AttemptPlan {
   refusedOnce(refusal: Refusal): void
   refused(refusal: Refusal): void
   failed(error: unknown): void
+  /** In the servers' own queue: they do not answer, or, with undefined, they do again. */
+  failing?(failure: EngineError | undefined): void
 }
 
 /** An attempt that was granted: not yet a lease in the hands of a user. */
@@ -143,7 +145,9 @@ export class Attempts {
         const heir = next()
         return heir?.ttlMs === ttlMs && heir.shared === shared
       }
-      const request = { resources, owner, ttlMs, shared, waitedMs: plan.waitedMs?.() ?? 0, hasHeir }
+      const failing = (cause: Error | undefined): void =>
+        plan.failing?.(cause && engineErrorOf(cause, this.#engine.name, resources))
+      const request = { resources, owner, ttlMs, shared, waitedMs: plan.waitedMs?.() ?? 0, hasHeir, failing }
       const waiting = this.#engine.enqueue!(request, signal, () => {
         const next = this.#newOwner(plan)
         this.#settings.tell?.({ type: 'attempt', call, resources, owner: next })
@@ -198,7 +202,7 @@ export class Attempts {
       )
       if (outcome.kind === 'refused') throw await whyNotMoved(this.#engine, lease, outcome)
       const acquired = acquisition(plan, outcome.owner ?? owner, outcome, since)
-      if (!this.#isWorthIt(acquired)) await this.#undo(plan, acquired)
+      if (!this.#isWorthIt(acquired)) await this.#undo(plan, acquired, () => this.#giveBack(acquired, lease))
       plan.granted(acquired)
     } catch (error) {
       plan.failed(error)
@@ -213,12 +217,25 @@ export class Attempts {
     return leftMs > ttlMs * LEAST_PART_LEFT && !this.#lifetime.isClosed
   }
 
-  async #undo(plan: AttemptPlan, acquired: Acquisition): Promise<never> {
+  /**
+   * What was adopted too late, or into closed locks: its holder may go on, and the ticket is as good as before. Where that fails, it ends
+   * with its ttl. It must last without this process, until its holder renews it.
+   */
+  #giveBack(acquired: Acquisition, { resources, owner, ttlMs }: LeaseRef): Promise<unknown> {
+    return move(this.#engine, acquired, { resources, owner, ttlMs, shared: false, keepMs: ttlMs })
+  }
+
+  async #undo(
+    plan: AttemptPlan,
+    acquired: Acquisition,
+    undo = (): Promise<unknown> => this.#engine.release(acquired),
+  ): Promise<never> {
     const { resources, owner, ttlMs, since } = acquired
     const tookMs = elapsedMs(this.#settings.clock, since)
-    await this.#engine.release(acquired).catch(() => undefined)
+    await undo().catch(() => undefined)
     this.#lifetime.assertOpen(resources)
-    const message = `granted too late: the attempt took ${Math.round(tookMs)} ms of a ttl of ${ttlMs} ms`
+    const took = `granted too late: the attempt took ${Math.round(tookMs)} ms of a ttl of ${ttlMs} ms`
+    const message = `${took}, and was undone; give it a longer ttl, or let locks.check() say what is slow`
     throw this.#failure(plan, owner, new EngineError(message, resources))
   }
 

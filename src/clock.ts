@@ -1,6 +1,6 @@
 import { nextTick } from './platform.ts'
 
-/** The only module that reads a clock or sets a timer. Everything else is handed a `Clock`, so a simulator can replace it. */
+/** Tells the time and sets timers. Tests and simulators hand in one of their own. */
 export interface Clock {
   /** Milliseconds that never go back; may stand still while the machine sleeps. */
   monotonicMs(): number
@@ -10,6 +10,7 @@ export interface Clock {
   timer(callback: () => void, delayMs: number, background?: boolean): Timer
 }
 
+/** A timer that a `Clock` has set. */
 export interface Timer {
   cancel(): void
 }

@@ -48,17 +48,33 @@ export function scoreOf(findings: readonly GroupedFinding[]): number {
   return Math.max(1, 100 - cost)
 }
 
-/** What is to be looked at again when it changes: which servers answer, and which of them vote. */
+/** What is to be looked at again when it changes: which servers answer, which of them vote, and whether one was started again. */
 export function statesOf(servers: readonly NodeState[]): string {
   return JSON.stringify(
-    servers.map(({ node, error, sitsOutMs }) => [node, error === undefined, sitsOutMs === undefined]),
+    servers.map(({ node, error, sitsOutMs, run }) => [
+      node,
+      error === undefined,
+      sitsOutMs === undefined,
+      error === undefined ? run : undefined,
+    ]),
   )
 }
 
-/** `2 critical, 1 note, 16 ok`: how many of each there are. */
+/** The servers that were started again since, as far as they tell. */
+export function restartedSince(before: readonly NodeState[], now: readonly NodeState[]): readonly string[] {
+  const runs = new Map(before.map(({ node, run }) => [node, run]))
+  return now.flatMap(({ node, run }) => {
+    const former = runs.get(node)
+    return run !== undefined && former !== undefined && run !== former ? [node] : []
+  })
+}
+
+const NOUNS: ReadonlySet<Severity> = new Set<Severity>(['warning', 'note'])
+
+/** `2 critical, 3 warnings, 1 note, 16 ok`: how many of each there are. */
 export function countsOf(findings: readonly Pick<Finding, 'severity'>[]): string {
   return SEVERITIES.map((severity) => [findings.filter((one) => one.severity === severity).length, severity] as const)
     .filter(([count]) => count > 0)
-    .map(([count, severity]) => `${count} ${severity}`)
+    .map(([count, severity]) => `${count} ${severity}${count > 1 && NOUNS.has(severity) ? 's' : ''}`)
     .join(', ')
 }

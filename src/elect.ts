@@ -5,6 +5,7 @@ import type { Locks } from './locks.ts'
 import { LEASE_OPTIONS, resourceName, type LeaseOptions } from './options.ts'
 import type { Work } from './section.ts'
 
+/** Options of `elect`. */
 export interface ElectOptions extends LeaseOptions {
   /**
    * Ends the campaign: the call rejects with the signal's reason. If this process leads, the signal of its lease aborts with the

@@ -37,13 +37,14 @@ export interface Engine {
   /**
    * In one atomic step per server: if the lease is still the owner's, it becomes the next request's, with a new token.
    * Refused as `held`: it was no longer the owner's. Refused as `split`: it was, but the servers did not agree on the next
-   * owner, so nobody has it. Never called for a shared lease, nor for a shared request.
+   * owner, so nobody has it. Of an unknown outcome neither of the two has it. Never called for a shared lease, nor for a shared request.
    */
   handOver?(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal>
   /**
-   * As `handOver`, for a lease that moves to another process. Only where `handOver` does not do for it (a ticket may be used twice), or
-   * is missing, because the next waiter of a process must not pass those of others, or because it would cost more than a release. An
-   * engine with neither cannot move leases. A grant with an `owner`: the servers cannot change the owner, so that it stays, and the token too.
+   * As `handOver`, for a lease that moves to another process. Only where `handOver` does not do for it (a ticket may be used twice, or the
+   * outcome may be unknown), or is missing, because the next waiter of a process must not pass those of others, or because it would cost
+   * more than a release. The old owner may go on: of an unknown outcome its lease is never released, and what the next request got is
+   * given back to it. With `keepMs`, the lease does not end with this process. An engine with neither cannot move leases. A grant with an `owner`: the servers cannot change the owner, so that it stays, and the token too.
    */
   adopt?(lease: LeaseRef, next: LeaseRequest): Promise<AdoptedGrant | Refusal>
   /**
@@ -81,6 +82,7 @@ export interface Engine {
   close(): Promise<void>
 }
 
+/** Which times to live an engine can keep, and how far its clocks may drift apart meanwhile. */
 export interface EngineLimits {
   /** The longest ttl that the engine grants. */
   readonly maxTtlMs: number
@@ -94,6 +96,7 @@ export interface EngineLimits {
   driftMs(ttlMs: number): number
 }
 
+/** What the core asks of an engine: these resources, for this owner, for this time. */
 export interface LeaseRequest {
   readonly resources: readonly string[]
   /** Unique to this attempt. */
@@ -113,6 +116,11 @@ export interface LeaseRequest {
    * may then get this place, with its owner. Default no.
    */
   readonly hasHeir?: () => boolean
+  /**
+   * In `enqueue`, until it settles: to call with the failure while the servers, or a quorum of them, do not answer, and with undefined when
+   * they answer again. A caller whose time is over meanwhile is told that failure, and not that somebody holds the resource.
+   */
+  readonly failing?: (cause: Error | undefined) => void
   /** Others may hold the same resources shared at the same time. Only where `guarantees.shared` is true. Default false. */
   readonly shared?: boolean
   /**
@@ -122,6 +130,7 @@ export interface LeaseRequest {
   readonly waits?: boolean
 }
 
+/** A lease as the core names it to an engine, to renew it, to release it or to hand it over. */
 export interface LeaseRef {
   readonly resources: readonly string[]
   readonly owner: string
@@ -133,6 +142,7 @@ export interface LeaseRef {
   readonly shared?: boolean
 }
 
+/** The answer of an engine that gave the lease, with its fencing token. */
 export interface Grant {
   readonly kind: 'granted'
   readonly token: bigint
@@ -150,6 +160,7 @@ export interface NodeVote {
   readonly cause?: Error
 }
 
+/** A grant that came out of the queue of the servers, with the moment from which it is valid. */
 export interface QueuedGrant extends Grant {
   /** Taken before the proof was asked for: validity counts from here. */
   readonly since: Instant
@@ -157,6 +168,7 @@ export interface QueuedGrant extends Grant {
   readonly owner?: string
 }
 
+/** What `adopt` of an engine answers: the lease of a ticket, with a new owner and a new token. */
 export interface AdoptedGrant extends Grant {
   /** Whose it is, if it is not the owner of the next request. */
   readonly owner?: string
@@ -188,6 +200,7 @@ export type Extension =
   | { readonly kind: 'lost' }
   | { readonly kind: 'unknown'; readonly cause: Error }
 
+/** What an engine answers to a release. */
 export interface Release {
   /** It was still ours. */
   readonly ours: boolean
@@ -198,6 +211,7 @@ export interface Release {
   readonly awaited: number
 }
 
+/** How the core hears of releases by other processes, until it is closed. */
 export interface Watch {
   /** Resolves with true when every later release will be noticed, and with false when it may not be, so that the core must poll. */
   readonly armed: Promise<boolean>
@@ -245,12 +259,13 @@ export interface LeaseInfo {
 export interface InLine {
   readonly owner: string
   /**
-   * Since when its place counts, in ms since 1970 by its own clock: on Redis since the wait of its first caller began, or since
-   * its own last release if that was later.
+   * Since when it waits, in ms since 1970, where that is known: on Redis and etcd by its own clock, on ZooKeeper and in a file by ours.
+   * On Redis and in a file it is since its own last release if that was later, because its place counts from there.
    */
-  readonly since: number
+  readonly since?: number
 }
 
+/** One thing that the doctor (`check()`) found on the servers. */
 export interface Finding {
   /** Stable, for machines: 'redis/eviction-policy'. */
   readonly id: string
@@ -275,12 +290,15 @@ export interface NodeState {
   readonly sitsOutMs?: number
   /** That time begins with the next attempt to get a lease, because there has been none since the restart. */
   readonly sitsOutLater?: boolean
+  /** Another one after each start of the server, where it tells: Redis and MongoDB do. */
+  readonly run?: string
   /** Where it tells. */
   readonly memory?: ServerMemory
   /** Why it did not answer. */
   readonly error?: string
 }
 
+/** How full the memory of one server is, and what happens when it is full. */
 export interface ServerMemory {
   /** What its data takes. */
   readonly usedBytes: number

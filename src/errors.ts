@@ -74,6 +74,8 @@ export interface HeldDetails {
   readonly holders?: readonly string[]
   /** How many of its permits another process counts, where that is another number. */
   readonly otherPermits?: number | undefined
+  /** All of its permits are held by the work that the call is inside of. */
+  readonly isAround?: boolean
   /** Nobody has it: it is offered to the first in line. */
   readonly offered?: boolean | undefined
   /** Those who have it would share it, but a writer waits for it. */
@@ -158,6 +160,9 @@ const LOSS_TEXT: Record<LossReason, string> = {
     'the resource anew',
   closed: 'its locks were closed',
 }
+
+/** All of them, for what comes from another process. */
+export const LOSS_REASONS = Object.keys(LOSS_TEXT) as readonly LossReason[]
 
 /** A store has seen a newer token: the process that tried to write is no longer the holder. */
 export class StaleTokenError extends RingfenceError {
@@ -269,13 +274,20 @@ function waitedFor(holder: string | undefined): string {
 /** How many holders of permits an error names. */
 const MOST_NAMED = 3
 
-function allHeld(pool: readonly string[], permits: number, { holders = [], otherPermits }: HeldDetails): string {
+function allHeld(
+  pool: readonly string[],
+  permits: number,
+  { holders = [], otherPermits, isAround = false }: HeldDetails,
+): string {
+  const itself = isAround
+    ? '; this call is inside of the work that holds what there is, and waits for itself: take one permit, and hand it on'
+    : ''
   const more = holders.length > MOST_NAMED ? ` and ${holders.length - MOST_NAMED} more` : ''
   const by = holders.length === 0 ? '' : `, by ${holders.slice(0, MOST_NAMED).join(', ')}${more}`
   const held =
     permits === 1 ? `the one permit of ${named(pool)} was held` : `all ${permits} permits of ${named(pool)} were held`
   const differ = `; a holder counts ${otherPermits} permits and this process ${permits}: give all of them the same number`
-  return `${held}${by}${otherPermits === undefined ? '' : differ}`
+  return `${held}${by}${otherPermits === undefined ? '' : differ}${itself}`
 }
 
 /** This process itself holds it. */
@@ -311,9 +323,15 @@ export function engineErrorOf(cause: unknown, engine: string, resources: readonl
 
 /** JavaScript can throw anything; this makes an `Error` of it. */
 export function asError(cause: unknown): Error {
-  return cause instanceof Error ? cause : new Error(String(cause))
+  return cause instanceof Error ? cause : new Error(messageOf(cause))
 }
 
 export function messageOf(cause: unknown): string {
-  return cause instanceof Error ? cause.message : String(cause)
+  try {
+    // Test runners and workers hand on what was in an error as a plain object, which may have no prototype.
+    const { message } = Object(cause) as { message?: unknown }
+    return typeof message === 'string' ? message : String(cause)
+  } catch {
+    return 'something that has no text'
+  }
 }

@@ -88,7 +88,10 @@ export type LockEvent =
   | ({ readonly type: 'left'; readonly cause?: Error } & Ending)
   /** It was handed off to another process: it is no longer renewed here, and goes on until that process adopts it or it runs out. */
   | ({ readonly type: 'moved' } & Ending)
-  /** By `once`: the beginning or the end of a run could not be recorded where its `runs` says. The job itself is not affected. */
+  /**
+   * By `once`: the beginning or the end of a run could not be recorded where its `runs` says, or old runs could not be deleted
+   * there: `cause` says which. The job itself is not affected.
+   */
   | ({ readonly type: 'unrecorded'; readonly cause: Error } & OfLease)
   | { readonly type: 'stalled'; readonly lateMs: number; readonly leases: number }
   /** How the servers answered, when `probe` or `check` has asked them. */

@@ -33,6 +33,8 @@ export class Handles {
   }
 
   forget(record: LeaseRecord): void {
+    // It was never watched.
+    if (record.handle !== undefined) return
     this.#registry.unregister(record)
   }
 }

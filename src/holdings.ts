@@ -6,7 +6,6 @@ import type { Engine, EngineLimits, Release } from './engine.ts'
 import type { Fairness } from './fairness.ts'
 import { HeldLeases } from './held.ts'
 import { Keeper } from './keeper.ts'
-import { LeaseLostError } from './errors.ts'
 import { Lease, PermitLease, shortestTtlMs, type LeaseJson } from './lease.ts'
 import { LeaseRecord } from './lease-record.ts'
 import type { Lifetime } from './lifetime.ts'
@@ -96,10 +95,11 @@ export class Holdings {
   /** Ends the lease here and not on the servers, after a last extension. Returns what the next holder needs. */
   async handOff(record: LeaseRecord, lease: Lease): Promise<LeaseJson> {
     assertMovable(this.#engine, record)
-    if (record.remainingMs() <= 0) throw new LeaseLostError(record.resources, record.why())
+    lease.assertHeld()
     if (record.keepLeftMs() > 0) {
       throw new RangeError(
-        'handOff: expected a lease that may end, got that of a job of `once` before its `atLeast` is over',
+        'handOff: expected a lease that may end, got that of a job of `once` before its `atLeast` is over; ' +
+          'hand off one that acquire or using gave',
       )
     }
     this.#parts.lifetime.begin()
@@ -162,11 +162,13 @@ export class Holdings {
 
   /** Who gets the lease directly, within the bounds: the first in line for the very same resources, or for a permit of the pool. */
   #heir({ resources, chain, shared }: LeaseRecord): Heir | undefined {
+    const { queue, pools } = this.#parts
+    if (queue.size === 0 && pools.size === 0) return undefined
     const { count, timeMs } = this.#settings.handOver
     if (this.#engine.handOver === undefined || chain.count >= count || shared) return undefined
     if (this.#settings.clock.monotonicMs() - chain.sinceMs > timeMs) return undefined
-    const [head, ...others] = this.#parts.queue.heads(resources)
-    if (head === undefined) return this.#parts.pools.heir(resources)
+    const [head, ...others] = queue.heads(resources)
+    if (head === undefined) return pools.heir(resources)
     if (head.shared || others.length > 0 || !sameNames(head.resources, resources)) return undefined
     return head.claim() ? head : undefined
   }

@@ -1,6 +1,6 @@
 import { instant, type Clock, type Timer } from './clock.ts'
 import type { Engine, Extension, LeaseRef } from './engine.ts'
-import { EngineError, LeaseLostError, type LossReason } from './errors.ts'
+import { asError, EngineError, LeaseLostError, type LossReason } from './errors.ts'
 import type { Tell } from './events.ts'
 import { Handles } from './handles.ts'
 import type { HeldLeases } from './held.ts'
@@ -76,9 +76,7 @@ export class Keeper {
     const [answer] = await this.#extendAll([record], Math.max(ttlMs, Math.ceil(record.keepLeftMs())))
     if (record.over !== undefined) throw new LeaseLostError(record.resources, record.over)
     if (answer?.kind === 'unknown') {
-      throw new EngineError(`could not extend: ${answer.cause.message}`, record.resources, {
-        cause: answer.cause,
-      })
+      throw failed('extend', record, answer.cause)
     }
   }
 
@@ -104,8 +102,13 @@ export class Keeper {
     if (this.#engine.leave === undefined) return (await this.#extendAll([record], ttlMs, loss))[0] ?? NO_ANSWER
     const { resources, owner, token } = record
     record.mayEndAt(instant(this.#clock), ttlMs)
-    const answer = await this.#engine.leave({ resources, owner, token, ttlMs }).catch(doubtful)
+    const call = this.#engine.leave({ resources, owner, token, ttlMs }).catch(doubtful)
+    record.extending = call
+    const answer = await call
+    record.extending = undefined
     if (answer.kind === 'lost') this.end(record, loss)
+    // Like any extension: it may come after a later one, and shorten it.
+    if (answer.kind === 'unknown') record.doubted(answer.cause, ttlMs)
     return answer
   }
 
@@ -127,8 +130,7 @@ export class Keeper {
     if (answer.kind === 'held') return record.renewed(since, record.ttlMs)
     Object.assign(record, { renew, handle })
     this.#wakeFor(record)
-    const { cause } = answer
-    throw new EngineError(`could not hand off: ${cause.message}`, resources, { cause })
+    throw failed('hand off', record, answer.cause)
   }
 
   close(): void {
@@ -272,7 +274,7 @@ export class Keeper {
       record.renewed(since, ttlMs)
       this.#tell?.({ type: 'renewed', resources, owner, token, slackMs, ttlMs: ofMs })
     } else {
-      record.doubt = answer.cause
+      record.doubted(answer.cause, ttlMs)
       // There is time for several tries before the validity ends: a sixth of the ttl apart, but at most a second.
       const retryMs = Math.min(record.ttlMs / 6, record.remainingMs() / 3, 1000)
       record.renewAfterMs = record.elapsedMs() + retryMs
@@ -291,6 +293,11 @@ export class Keeper {
 
 const NO_ANSWER: Extension = { kind: 'unknown', cause: new Error('the engine gave no answer') }
 
+function failed(what: string, { resources }: LeaseRecord, cause: Error): EngineError {
+  const transient = !(cause instanceof EngineError) || cause.transient
+  return new EngineError(`could not ${what}: ${cause.message}`, resources, { cause, transient })
+}
+
 function doubtful(cause: unknown): Extension {
-  return { kind: 'unknown', cause: cause instanceof Error ? cause : new Error(String(cause)) }
+  return { kind: 'unknown', cause: asError(cause) }
 }

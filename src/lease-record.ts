@@ -35,7 +35,7 @@ export class LeaseRecord implements LeaseRef {
   readonly chain: Chain
   readonly onDoubt: OnDoubt
   ttlMs: number
-  /** Of the current validity: less than the ttl while a change to a shorter one is under way, or has an unknown outcome. */
+  /** Of the current validity: less than the ttl where a change to a shorter one is under way, or had an unknown outcome. */
   validTtlMs: number
   /** Why it is over; undefined while it is not. */
   over: LossReason | undefined
@@ -57,9 +57,12 @@ export class LeaseRecord implements LeaseRef {
   readonly #limits: EngineLimits
   readonly #heldSince: Instant
   readonly #maxHoldMs: number
-  readonly #keepUntilMs: number
+  readonly #keepMs: number | undefined
+  #keepSinceMs: number
   #since: Instant
   #validMs: number
+  /** The shortest ttl of an extension whose outcome is unknown: it may still take effect, and shorten what a later one has set. */
+  #pendingTtlMs = Infinity
   #controller: AbortController | undefined
   #proof: Proof | undefined
 
@@ -89,7 +92,8 @@ export class LeaseRecord implements LeaseRef {
     this.#limits = terms.limits
     this.#heldSince = since
     this.#maxHoldMs = terms.maxHoldMs
-    this.#keepUntilMs = terms.keepMs === undefined ? -Infinity : terms.clock.monotonicMs() + terms.keepMs
+    this.#keepMs = terms.keepMs
+    this.#keepSinceMs = terms.clock.monotonicMs()
     this.#since = since
     this.#validMs = ref.ttlMs - terms.limits.driftMs(ref.ttlMs)
     this.renewAfterMs = ref.ttlMs / 3
@@ -128,21 +132,33 @@ export class LeaseRecord implements LeaseRef {
     return this.#maxHoldMs === Infinity ? Infinity : this.#maxHoldMs - elapsedMs(this.#clock, this.#heldSince)
   }
 
+  /** The process may have stood still since the grant: what is kept counts from here. */
+  begins(): void {
+    this.#keepSinceMs = this.#clock.monotonicMs()
+  }
+
   /** How long the lease must be kept although the work is done. */
   keepLeftMs(): number {
-    return this.#keepUntilMs === -Infinity ? 0 : this.#keepUntilMs - this.#clock.monotonicMs()
+    return this.#keepMs === undefined ? 0 : this.#keepSinceMs + this.#keepMs - this.#clock.monotonicMs()
   }
 
   /** A renewal that began at `since` has been proved. */
   renewed(since: Instant, ttlMs: number): void {
+    const believedMs = Math.min(ttlMs, this.#pendingTtlMs)
     this.ttlMs = ttlMs
-    this.validTtlMs = ttlMs
+    this.validTtlMs = believedMs
     this.#since = since
-    this.#validMs = ttlMs - this.#limits.driftMs(ttlMs)
-    this.renewAfterMs = ttlMs / 3
+    this.#validMs = believedMs - this.#limits.driftMs(believedMs)
+    this.renewAfterMs = believedMs / 3
     this.doubt = undefined
     this.#proof?.resolve()
     this.#proof = undefined
+  }
+
+  /** Whether an extension took effect is unknown, and so is when it will: there is no bound on how late a request arrives. */
+  doubted(cause: Error, ttlMs: number): void {
+    this.doubt = cause
+    this.#pendingTtlMs = Math.min(this.#pendingTtlMs, ttlMs)
   }
 
   /**

@@ -157,6 +157,11 @@ export class Lease implements AsyncDisposable {
     return this.#record.heldMs()
   }
 
+  /** @internal The job of `once` begins: the time for which its name is kept counts from here. */
+  begins(): void {
+    this.#record.begins()
+  }
+
   /** @internal Asks the work to end: aborts the signal with this reason, and keeps the lease. */
   stopWork(reason: unknown): void {
     this.#record.stopWork(reason)

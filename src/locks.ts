@@ -29,7 +29,7 @@ const taken = new WeakSet<Engine>()
 
 /** Makes the locks of an engine, which must have none yet. The locks own the engine from then on: closing them closes it. */
 export function createLocks(engine: Engine, options: LocksOptions = {}): Locks {
-  if (typeof engine?.acquire !== 'function') {
+  if (typeof engine?.acquire !== 'function' || engine instanceof Locks) {
     throw new TypeError(
       `engine: expected an engine such as memory(), redis(client) or redlock(clients), got ${kindOf(engine)}`,
     )
@@ -45,6 +45,7 @@ export function createLocks(engine: Engine, options: LocksOptions = {}): Locks {
   return new Locks(engine, settings)
 }
 
+/** Locks on one engine, made by `createLocks`: acquires leases, runs work while one is held, and says who holds what. */
 export class Locks implements AsyncDisposable {
   readonly engine: Engine
   readonly #settings: Settings
@@ -223,6 +224,8 @@ function kindOf(value: unknown): string {
     typeof value === 'object' && value !== null && typeof Reflect.get(value, method) === 'function'
   if (Array.isArray(value)) return 'an array; wrap Redis clients: createLocks(redlock([a, b, c]))'
   if (can('sendCommand')) return 'a Redis client; wrap it: createLocks(redis(client))'
+  if (typeof value === 'function') return 'a function; if it makes an engine, call it, as in createLocks(redis(client))'
+  if (value instanceof Locks) return 'locks, which have an engine already; use them as they are'
   if (can('query')) return 'a database client; wrap it: createLocks(postgres(client)) or createLocks(mariadb(client))'
   return shown(value)
 }

@@ -48,6 +48,11 @@ export class Nesting {
     return held && { owner: held.owner, forMs: held.heldMs(), isInside: around !== undefined, shared: held.shared }
   }
 
+  /** How many leases on one of these names are held around a call. */
+  countAround(use: Use | undefined, names: readonly string[]): number {
+    return this.#around(use).filter((lease) => hasSome(lease, names)).length
+  }
+
   /** The lease that is around a call that wants these, with a handle of its own. Undefined if it must get one itself. */
   join({ resources, shared }: Wanted): Lease | undefined {
     const leases = this.#around(this.current(), true)
@@ -62,7 +67,7 @@ export class Nesting {
   }
 
   /** The work of a `using` that starts now, so that calls inside of it know where they are. */
-  around<T>(work: Work<T>, isReentrant: boolean): Work<T> {
+  around<T, L extends Lease>(work: Work<T, L>, isReentrant: boolean): Work<T, L> {
     if (!isReentrant && !this.#watches) return work
     const around = running(this.current())
     const storage = (uses ??= asyncStorage())

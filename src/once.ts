@@ -7,6 +7,7 @@ import { resourceName, waitTerms } from './options.ts'
 import type { Run, RunLog } from './runs.ts'
 import { section, type Work } from './section.ts'
 
+/** Options of `once`: how far apart the runs of a job are, and where they are recorded. */
 export interface OnceOptions {
   /**
    * The job does not run again before this time has passed since its start, even if it ends sooner. If its lease is lost, the
@@ -26,6 +27,7 @@ export interface OnceOptions {
   runs?: RunLog
 }
 
+/** What `once` resolves with: the result of the job, or that it runs or has just run elsewhere. */
 export type OnceOutcome<T> = { readonly ran: true; readonly value: T } | { readonly ran: false }
 
 /** Runs the job, unless it runs or has just run elsewhere. */
@@ -38,7 +40,8 @@ export async function once<T>(
   if (typeof options === 'function')
     throw new TypeError('options: expected an object, got a function; without options: once(name, {}, work)')
   optionsOrThrow(options, ['atLeast', 'atMost', 'ttl', 'note', 'runs'])
-  if (typeof work !== 'function') throw new TypeError(`work: expected a function, got ${shown(work)}`)
+  if (typeof work !== 'function')
+    throw new TypeError(`work: expected a function, the last argument of once, got ${shown(work)}`)
   const { maxTtlMs: maxMs, longer } = calls.engine.limits
   const atLeastMs = durationMs(options.atLeast ?? 0, 'atLeast', longer === undefined ? { maxMs } : { maxMs, longer })
   const { ttl, atMost, note, runs } = options
@@ -63,7 +66,11 @@ export async function once<T>(
     keepMs: atLeastMs,
   })
   if (!(lease instanceof Lease)) return { ran: false }
-  return { ran: true, value: await (runs === undefined ? section(lease, work) : recorded(calls, lease, work, runs)) }
+  const job: Work<T> = (held) => {
+    held.begins()
+    return work(held)
+  }
+  return { ran: true, value: await (runs === undefined ? section(lease, job) : recorded(calls, lease, job, runs)) }
 }
 
 /** Runs the job, and records that it began and how it ended. Neither delays the job or changes its outcome. */

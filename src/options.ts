@@ -8,6 +8,7 @@ import { OPEN } from './owner.ts'
 import { byteLength, hasAsyncStorage, placeName } from './platform.ts'
 import { systemRandom, type Random } from './random.ts'
 
+/** How a lease is held: options that every call shares, and defaults of `createLocks`. */
 export interface LeaseOptions {
   /** How long a lease lasts unless it is renewed. Default 30 s. */
   ttl?: Duration
@@ -24,8 +25,10 @@ export interface LeaseOptions {
   note?: string
 }
 
+/** What a renewal that fails does to a lease that is still valid by our clock: it is kept, or it is over at once. */
 export type OnDoubt = 'keep' | 'stop'
 
+/** Options of the calls that may wait for a lease: `acquire`, `tryAcquire` and `using`. */
 export interface WaitOptions extends LeaseOptions {
   /** Hold it together with others who say the same: many readers, or one writer. Default false. */
   shared?: boolean
@@ -43,6 +46,7 @@ export interface WaitOptions extends LeaseOptions {
   reentrant?: boolean
 }
 
+/** Options of `createLocks`: defaults for every call, and what concerns the process as a whole. */
 export interface LocksOptions extends LeaseOptions {
   /** How long a call waits for a resource that someone else holds: 0 is not at all, Infinity is forever. Default 10 s. */
   wait?: Duration
@@ -80,7 +84,7 @@ export interface WaitTerms extends LeaseTerms {
   readonly waitMs: number
   readonly signal: AbortSignal | undefined
   readonly reentrant: boolean
-  /** The caller expects that the wait may be in vain. Default false. */
+  /** The caller expects that the wait may end without a lease. Default false. */
   readonly orNull?: boolean
 }
 
@@ -198,30 +202,42 @@ function flagOrThrow(value: unknown, name: string): void {
 export function resourceNames(given: string | readonly string[]): readonly string[] {
   if (typeof given === 'string') return [resourceName(given)]
   if (!Array.isArray(given))
-    throw new TypeError(`resource: expected a string or an array of strings, got ${shown(given)}`)
+    throw new TypeError(`resource: expected a string or an array of strings, got ${shown(given)}${asText(given)}`)
   if (given.length === 0 || given.length > MAX_RESOURCES) {
-    throw new RangeError(`resource: expected 1 to ${MAX_RESOURCES} names, got ${given.length}`)
+    throw new RangeError(
+      `resource: expected 1 to ${MAX_RESOURCES} names, got ${given.length}${given.length === 0 ? '' : '; take one name for all of them'}`,
+    )
   }
   return [...new Set(given.map((name) => resourceName(name)))].sort()
 }
 
 export function resourceName(name: unknown, option = 'resource'): string {
-  if (typeof name !== 'string') throw new TypeError(`${option}: expected a string, got ${shown(name)}`)
+  if (typeof name !== 'string') throw new TypeError(`${option}: expected a string, got ${shown(name)}${asText(name)}`)
   if (name === '') throw new RangeError(`${option}: expected a name, got an empty string`)
   // eslint-disable-next-line no-control-regex -- control characters are what it looks for
   if (/[\u0000-\u001f\u007f]/.test(name)) {
     throw new RangeError(
-      `${option}: expected a name without control characters, got ${JSON.stringify(name.slice(0, 60))}`,
+      `${option}: expected a name without control characters, got ${JSON.stringify(name.slice(0, 60))}; encode them, ` +
+        'for example by encodeURIComponent',
     )
   }
   // A UTF-16 unit takes at most three bytes in UTF-8, so only long names need counting.
   if (name.length * 3 > MAX_RESOURCE_BYTES && byteLength(name) > MAX_RESOURCE_BYTES) {
-    throw new RangeError(`${option}: expected at most ${MAX_RESOURCE_BYTES} bytes, got ${byteLength(name)}`)
+    throw new RangeError(
+      `${option}: expected at most ${MAX_RESOURCE_BYTES} bytes, got ${byteLength(name)}; take a hash of it`,
+    )
   }
   if (LONE_SURROGATE.test(name)) {
-    throw new RangeError(`${option}: expected well-formed Unicode, got ${JSON.stringify(name.slice(0, 60))}`)
+    throw new RangeError(
+      `${option}: expected well-formed Unicode, got ${JSON.stringify(name.slice(0, 60))}; a character was cut in two: cut between characters`,
+    )
   }
   return name
+}
+
+/** The next step for what is no name but can be one. */
+function asText(given: unknown): string {
+  return ['number', 'bigint'].includes(typeof given) ? `; write '${String(given)}'` : ''
 }
 
 /** Half a character: each of them becomes the same replacement character in UTF-8, so that two names would be one. */

@@ -5,6 +5,7 @@ import { elapsedMs, instant, type Instant, type Timer } from './clock.ts'
 import type { Deadline } from './deadlines.ts'
 import type { Refusal } from './engine.ts'
 import { EngineError, HeldError, WaitTimeoutError, type HeldDetails } from './errors.ts'
+import type { Use } from './nesting.ts'
 import { nextCall, type DenialReason } from './events.ts'
 import { closedError } from './lifetime.ts'
 import { NOTHING_KNOWN, type Known } from './known.ts'
@@ -41,6 +42,7 @@ export class PermitWaiter {
   readonly #call: number
   readonly #calls: Calls
   readonly #began: Instant
+  readonly #use: Use | undefined
   readonly #deadline: Deadline | undefined
   readonly #stopListening: (() => void) | undefined
   /** Where the first in line waits on the servers. */
@@ -62,6 +64,7 @@ export class PermitWaiter {
     this.terms = terms
     this.#calls = calls
     this.#began = instant(clock)
+    this.#use = calls.nesting.current()
     this.#call = tell === undefined ? 0 : nextCall()
     this.lease = new Promise((resolve, reject) => {
       this.#resolve = resolve
@@ -283,18 +286,23 @@ export class PermitWaiter {
     // Only the first in line asks the servers: what it knows is all there is to know.
     const { answered, failure } = (this.#state === 'in line' ? (pools.first(this) ?? this) : this).#latest()
     if (failure !== undefined) return this.cancel(failure, 'failed')
-    const isHere = !answered && this.#allHere()
+    const isHere = this.#allHere()
     if (!answered && !isHere)
       return this.cancel(unanswered(engine, { resources, ttlMs: terms.ttlMs }, terms.waitMs), 'failed')
+    // If the next call waits for itself, that will be known.
+    if (isHere && terms.orNull !== true) this.#calls.nesting.watch()
     this.cancel(new WaitTimeoutError(resources, terms.waitMs, undefined, this.#details()), 'timeout')
   }
 
   /** Who has the permits, as far as it was seen. */
   #details(): HeldDetails {
     const { count } = this.permits
-    const isOneHere = Array.from({ length: count }, (_, permit) => permit).some((one) => this.#isHere(one))
+    const all = Array.from({ length: count }, (_, permit) => permit)
+    const isOneHere = all.some((one) => this.#isHere(one))
+    const names = all.map((permit) => this.permits.name(permit))
+    const isAround = this.#calls.nesting.countAround(this.#use, names) === count
     const holders = [...(isOneHere ? ['this process'] : []), ...this.permits.holders()]
-    return { permits: count, holders, otherPermits: this.permits.otherCount() }
+    return { permits: count, holders, otherPermits: this.permits.otherCount(), isAround }
   }
 
   #allHere(): boolean {

@@ -9,7 +9,7 @@ const MOST_PERMITS = 1000
 
 /** A permit whose holder's time is not known counts as held for this long. */
 const GUESS_MS = 1000
-/** One that was waited for in vain counts as held for this long: the time to look at many others. */
+/** One that was waited for without success counts as held for this long: the time to look at many others. */
 const REST_MS = 60_000
 
 interface Sight {
@@ -38,7 +38,9 @@ export class Permits {
     }
     if (!Number.isInteger(count) || count < 1 || count > MOST_PERMITS) {
       const kind = typeof count === 'number' ? RangeError : TypeError
-      throw new kind(`permits: expected a whole number from 1 to ${MOST_PERMITS}, got ${shown(count)}`)
+      throw new kind(
+        `permits: expected a whole number from 1 to ${MOST_PERMITS}, got ${shown(count)}; write how many may hold it at a time, as in semaphore('gpu', 4)`,
+      )
     }
     this.pool = pool
     this.count = count

@@ -22,8 +22,10 @@ export const hasAsyncStorage = builtin !== undefined
 /** The event by which errors of an emitter can be observed without being handled. */
 export const errorMonitor: symbol | undefined = builtin?.('node:events').errorMonitor
 
-/** Undefined in browsers. In Node it is loaded sooner than Web Crypto is. */
-export const nodeCrypto = builtin?.('node:crypto')
+/** Undefined in browsers. Called when there is something to draw: Node takes milliseconds to load it, and a command that only looks needs none. */
+export function nodeCrypto(): typeof import('node:crypto') | undefined {
+  return builtin?.('node:crypto')
+}
 
 export function warn(text: string, code: string): void {
   if (builtin === undefined) console.warn(`RingfenceWarning [${code}]: ${text}`)

@@ -18,7 +18,7 @@ interface Line {
 }
 
 /**
- * Who waits within this process for a permit of which pool, first come, first served. While nobody has looked in vain, several
+ * Who waits within this process for a permit of which pool, first come, first served. While every look has found a free one, several
  * look at once, each at other permits. From then on the first in line alone asks the servers. A permit that is released here goes
  * to the first in line that gets none yet.
  */
@@ -66,12 +66,14 @@ export class Pools {
 
   /** Who gets what is released here. */
   heir(resources: readonly string[]): Heir | undefined {
+    if (this.#pools.size === 0) return undefined
     const [waiter, permit] = this.#taker(resources)
     return waiter?.heirOf(permit)
   }
 
   /** A permit may be free. With a delay, other processes go first. */
   freed(resources: readonly string[], delayMs: number): void {
+    if (this.#pools.size === 0) return
     const [waiter, permit] = this.#taker(resources)
     waiter?.freed(permit, delayMs)
   }
@@ -85,7 +87,7 @@ export class Pools {
   }
 
   #taker([resource, ...others]: readonly string[]): [taker: PermitWaiter | undefined, permit: number] {
-    const found = this.#pools.size === 0 || others.length > 0 ? undefined : permitOf(resource!)
+    const found = others.length > 0 ? undefined : permitOf(resource!)
     for (const { waiters } of (found && this.#pools.get(found.pool))?.values() ?? []) {
       for (const waiter of waiters) if (waiter.takes(found!.permit)) return [waiter, found!.permit]
     }

@@ -1,6 +1,6 @@
 import { nodeCrypto } from './platform.ts'
 
-/** The only module that draws random numbers; a simulator hands in its own. */
+/** Draws random numbers. A simulator hands in one of its own. */
 export interface Random {
   /** 128 random bits as 32 hexadecimal digits. */
   id(): string
@@ -19,8 +19,9 @@ let used = POOL_BYTES
 
 function take(count: number): number {
   if (used + count > POOL_BYTES) {
-    if (nodeCrypto === undefined) crypto.getRandomValues(bytes)
-    else nodeCrypto.randomFillSync(bytes)
+    const { randomFillSync } = nodeCrypto() ?? {}
+    if (randomFillSync === undefined) crypto.getRandomValues(bytes)
+    else randomFillSync(bytes)
     used = 0
   }
   used += count
@@ -37,5 +38,9 @@ export const systemRandom: Random = {
   fraction: () => pool.getUint32(take(FRACTION_BYTES)) / 2 ** 32,
 }
 
+let nonce: string | undefined
+
 /** Drawn once a process: for names that others cannot guess and that stay the same, such as those of savepoints. */
-export const PROCESS_NONCE = systemRandom.id()
+export function processNonce(): string {
+  return (nonce ??= systemRandom.id())
+}

@@ -17,6 +17,7 @@ export interface Run {
   readonly message?: string | undefined
 }
 
+/** A run of a job, as a store gives it back. */
 export interface RecordedRun extends Run {
   /** When it began: ms since 1970, by the store's clock. */
   readonly at: number
@@ -28,6 +29,7 @@ export interface RunLog {
   recordRun(run: Run): Promise<void>
 }
 
+/** Which of the recorded runs are read. */
 export interface RunsOptions {
   /** How many, at most 1000. Default 20. */
   limit?: number

@@ -54,7 +54,8 @@ export class Semaphore {
   using<T>(options: PermitOptions, work: Work<T, PermitLease>): Promise<T>
   async using<T>(...rest: [Work<T, PermitLease>] | [PermitOptions, Work<T, PermitLease>]): Promise<T> {
     const [options, work] = optionsAndWork(rest, 'using', false)
-    return section(this.acquire(options), work)
+    const lease = this.acquire(options)
+    return section(lease, this.#calls.nesting.around(work, false))
   }
 
   #acquire(terms: WaitTerms): Promise<PermitLease> {

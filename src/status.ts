@@ -16,6 +16,7 @@ export interface LockStatus {
   readonly line?: readonly InLine[]
 }
 
+/** Options of `forceRelease`: which lease is meant. */
 export interface ForceReleaseOptions {
   /** The token of the lease that is meant: a later holder keeps its own. 0 for a lock of other software. */
   token: bigint
@@ -50,10 +51,7 @@ const PATIENCE_TTL_MS = 30_000
 
 /** Ends the lease with this token, and no other. Returns whether there was one. */
 export async function forceRelease(engine: Engine, name: string, options: ForceReleaseOptions): Promise<boolean> {
-  optionsOrThrow(options, ['token', 'owner'])
-  const { token, owner } = options
-  if (typeof token !== 'bigint')
-    throw new TypeError(`token: expected a bigint, as inspect() gives it, got ${shown(token)}`)
+  const { token, owner } = tokenOrThrow(options, name)
   const meant = (await leasesOn(engine, name)).filter(
     (info) => info.offered !== true && info.token === token && (owner === undefined || info.owner === owner),
   )
@@ -68,6 +66,20 @@ export async function forceRelease(engine: Engine, name: string, options: ForceR
   // Of this owner alone: if it changes hands meanwhile, the new holder keeps it.
   const ref = { resources: [name], owner: lease.owner, token, ttlMs: PATIENCE_TTL_MS, shared }
   return (await engine.release(ref)).ours
+}
+
+/** A lease that a person ends is named by its token, so that a later holder keeps its own. */
+function tokenOrThrow(options: ForceReleaseOptions, name: string): ForceReleaseOptions {
+  resourceName(name)
+  const how = `locks.status(${shown(name)}) has it, in the holder that you mean`
+  if (options === undefined)
+    throw new TypeError(`options: expected { token } of the lease to end, got undefined; ${how}`)
+  optionsOrThrow(options, ['token', 'owner'])
+  const { token } = options as { token: unknown }
+  if (typeof token === 'bigint') return options
+  const text = String(token)
+  const next = /^\d+$/.test(text) ? `write { token: BigInt('${text}') }` : how
+  throw new TypeError(`token: expected a bigint, as status() and inspect() give it, got ${shown(token)}; ${next}`)
 }
 
 async function leasesOn(engine: Engine, name: string): Promise<LeaseInfo[]> {

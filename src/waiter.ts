@@ -202,7 +202,7 @@ export class Waiter implements AttemptPlan {
 
   failed(error: unknown): void {
     if (error instanceof EngineError && error.transient) {
-      this.#failed(error)
+      this.failing(error)
       return this.#goOn(this.#paced().failed())
     }
     this.cancel(error, 'failed')
@@ -299,7 +299,7 @@ export class Waiter implements AttemptPlan {
     const outcome = await this.#calls.attempts
       .enqueue(this, place.signal, () => this.#calls.queue.heir(this))
       .catch((error: unknown) => (this.#isSettled ? undefined : transient(error)))
-    if (outcome instanceof EngineError) this.#failed(outcome)
+    if (outcome instanceof EngineError) this.failing(outcome)
     this.#enter(TRYING)
   }
 
@@ -335,7 +335,7 @@ export class Waiter implements AttemptPlan {
     this.#known = { answered: true, holder, failure: undefined, atMs, offered, writerWaits }
   }
 
-  #failed(failure: EngineError): void {
+  failing(failure: EngineError | undefined): void {
     const atMs = this.#calls.settings.clock.monotonicMs()
     this.#known = { ...this.#known, answered: true, failure, atMs }
   }

@@ -1,6 +1,6 @@
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { request } from 'node:http'
 import path from 'node:path'
 import { promisify } from 'node:util'
@@ -210,32 +210,52 @@ function project(modules: readonly string[]): string {
   return folder
 }
 
-test('nestjs: the decorator takes the lock of the arguments, the method has the lease, the end of the application gives it back', async () => {
-  await using server = await startRedis()
-  const folder = project(['ringfence', 'ioredis', 'reflect-metadata', 'rxjs', '@nestjs/common', '@nestjs/core'])
-  const compiler = path.join(root, 'node_modules/.bin/tsc')
-  await run(compiler, ['-p', path.join(root, 'examples/frameworks/nestjs'), '--outDir', folder])
-  {
-    await using service = await running(path.join(folder, 'main.js'), { REDIS_URL: server.url }, 'importing')
-    expect(await server.cli('EXISTS', 'import')).toBe('1')
-    const { output } = await service.end()
-    expect(output.split('\n')).toEqual([
-      'Ada: order 42, 0 others at work, holds order:42',
-      'Bob: order 42, 0 others at work, holds order:42',
-      'refused: HELD',
-      "lockName: expected a text or a number after 'order:', got undefined",
-      'importing',
-      "the lease on 'import' is over: its locks were closed",
-      '',
-    ])
-  }
-  expect(await keysOf(server)).toEqual([])
-  removeFolder(folder)
-})
+test.each(['nodenext', 'commonjs'])(
+  'nestjs, module %s: the decorator takes the lock of the arguments, the end of the application gives it back',
+  async (module) => {
+    await using server = await startRedis()
+    const folder = project(['ringfence', 'ioredis', 'reflect-metadata', 'rxjs', '@nestjs/common', '@nestjs/core'])
+    if (module === 'commonjs') writeFileSync(path.join(folder, 'package.json'), '{ "type": "commonjs" }')
+    const compiler = path.join(root, 'node_modules/.bin/tsc')
+    await run(compiler, ['-p', path.join(root, 'examples/frameworks/nestjs'), '--module', module, '--outDir', folder])
+    {
+      await using service = await running(path.join(folder, 'main.js'), { REDIS_URL: server.url }, 'importing')
+      expect(await server.cli('EXISTS', 'import')).toBe('1')
+      const { output } = await service.end()
+      expect(output.split('\n')).toEqual([
+        'Ada: order 42, 0 others at work, holds order:42',
+        'Bob: order 42, 0 others at work, holds order:42',
+        'refused: HELD',
+        "lockName: after 'order:': expected a text or a number, got undefined",
+        'refunded 8, held order:8',
+        "@Locked('order:{id}'): {id}: expected a text or a number, got undefined",
+        'importing',
+        "the lease on 'import' is over: its locks were closed",
+        '',
+      ])
+    }
+    expect(await keysOf(server)).toEqual([])
+    // Not as a name of its own: all orders would share one lock.
+    const locked = `require('./locks-module.js').Locked('order:{id.a}')({}, 'charge', { value() {} })`
+    const wrong = run(process.execPath, ['-r', 'reflect-metadata', '-e', locked], { cwd: folder })
+    await expect(wrong).rejects.toThrow("@Locked('order:{id.a}'): expected braces around the name of a parameter only")
+    removeFolder(folder)
+  },
+)
 
 test('vitest: the tests of code that uses locks pass, an hour of them in no time', async () => {
   const vitest = path.join(root, 'node_modules/.bin/vitest')
   const args = ['run', '--root', path.join(root, 'examples/frameworks/vitest'), '--reporter', 'json']
   const { stdout } = await run(vitest, args, { cwd: root, env: { ...process.env, NODE_OPTIONS: '' } })
   expect(JSON.parse(stdout)).toMatchObject({ numTotalTests: 4, numPassedTests: 4, success: true })
+})
+
+test('jest: the tests of code that uses locks pass, by `require`', async () => {
+  const folder = project(['ringfence'])
+  cpSync(path.join(root, 'examples/frameworks/jest'), folder, { recursive: true })
+  const jest = [path.join(root, 'node_modules/jest/bin/jest.js'), '--rootDir', folder, '--no-watchman', '--no-cache']
+  const args = [...jest, '--testMatch', '**/*.test.cjs', '--runInBand', '--json']
+  const { stdout } = await run(process.execPath, args, { cwd: folder, env: { ...process.env, NODE_OPTIONS: '' } })
+  expect(JSON.parse(stdout)).toMatchObject({ numTotalTests: 4, numPassedTests: 4, success: true, openHandles: [] })
+  removeFolder(folder)
 })

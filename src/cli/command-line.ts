@@ -77,6 +77,11 @@ const NOT_THERE: Readonly<Record<string, string>> = {
 /** Node's words explain how to pass values that look like options, which is rarely what went wrong. */
 function inOurWords(error: unknown, command: CommandSpec): string {
   const message = messageOf(error)
+  const valueless = /^Option '(?:-\w, )?(--[\w-]+) <value>' argument missing/.exec(message)?.[1]
+  if (valueless !== undefined) {
+    const { value = 'a value' } = command.options.find(({ name }) => `--${name}` === valueless) ?? {}
+    return `${valueless}: expected ${value}, got nothing`
+  }
   const unknown = /^Unknown option '(-[^']*)'/.exec(message)?.[1]
   if (unknown === undefined) return message.split(/[.\n] /)[0]!
   const why = NOT_THERE[`${command.name} ${unknown}`]

@@ -61,22 +61,31 @@ const OUTPUT = options({
   '-h, --help': 'show this help',
 })
 
-const HOLD = options({
-  '-c, --command LINE': 'run this line by /bin/sh -c, instead of -- and a command',
-  '--ttl TIME':
-    'how long the lease lasts without renewal; it is renewed while the command runs (default 30s, at least 2s)',
-  '--grace TIME':
-    'the time between TERM and KILL when the lease is lost; both come before its validity ends (default a sixth of the ttl, or of --max-hold where that is shorter; at most half of the ttl)',
-  '--max-hold TIME':
-    'the lease ends after this time, and the command before it: TERM comes --grace and a margin of 400 ms to 1 s earlier (default: never)',
-  '--on-lost CMD': 'run by /bin/sh when the lease was lost, after the command has been stopped',
-  '--label NAME': 'the name of this process for people who look at the locks (default host:pid)',
-  '--note TEXT':
-    'what the lease is for, for the same people (default: the name of the program, without its arguments, which may be secret)',
-  '--tty':
-    'give the command the terminal although its input is not one (for a command that asks for a password on /dev/tty)',
-  '--no-tty': 'never give the command the terminal',
-})
+const HOLD = [
+  ...options({
+    '-c, --command LINE': 'run this line by /bin/sh -c, instead of -- and a command',
+    '--ttl TIME':
+      'how long the lease lasts without renewal; it is renewed while the command runs (default 30s, at least 2s)',
+    '--grace TIME':
+      'the time between TERM and KILL when the lease is lost; both come before its validity ends (default a sixth of the ttl, or of --max-hold where that is shorter; at most half of the ttl)',
+    '--max-hold TIME':
+      'the lease ends after this time, and the command before it: TERM comes --grace and a margin of 400 ms to 1 s earlier (default: never)',
+  }),
+  choice(
+    '--on-doubt WHAT',
+    'when a renewal fails, let the command go on while the lease is valid (the default), or stop it at once',
+    ['keep', 'stop'],
+  ),
+  ...options({
+    '--on-lost CMD': 'run by /bin/sh when the lease was lost, after the command has been stopped',
+    '--label NAME': 'the name of this process for people who look at the locks (default host:pid)',
+    '--note TEXT':
+      'what the lease is for, for the same people (default: the name of the program, without its arguments, which may be secret)',
+    '--tty':
+      'give the command the terminal although its input is not one (for a command that asks for a password on /dev/tty)',
+    '--no-tty': 'never give the command the terminal',
+  }),
+]
 
 export const COMMANDS: readonly CommandSpec[] = [
   {
@@ -211,7 +220,7 @@ export const COMMANDS: readonly CommandSpec[] = [
         '--ttl TIME': 'judge for leases of this ttl (default 30s)',
         '--strict': 'exit 1 for warnings too',
         '--watch':
-          'go on until interrupted: report again when a server goes away, comes back or sits out, or a finding changes',
+          'go on until interrupted: report again, with the time, when a server goes away, comes back, was started again or sits out, or a finding changes',
       }),
       ...ENGINE,
       ...OUTPUT,
@@ -260,14 +269,39 @@ export const COMMANDS: readonly CommandSpec[] = [
     ],
   },
   {
+    name: 'lab',
+    synopsis: 'ringfence lab [options]',
+    summary: 'a web page in which you break the lock yourself',
+    text: [
+      'Serves a page, on this machine only, until it is interrupted. In it the library runs on simulated servers, and you pause processes, cut lines, restart nodes and switch remedies off. It needs no engine, touches no lock, and asks no other host for anything.',
+    ],
+    options: [
+      ...options({
+        '-l, --listen ADDRESS': 'PORT or HOST:PORT (default 127.0.0.1:7465); port 0 is any free port',
+      }),
+      ...OUTPUT,
+    ],
+    examples: [['ringfence lab', 'then open http://127.0.0.1:7465/']],
+  },
+  {
     name: 'init',
     synopsis: 'ringfence init [options]',
     summary: 'create what the engine needs on its servers',
     text: [
       'Creates tables, or stamps the nodes of a new quorum. Engines do it on first use as well; this does it ahead of time, with an account that has the permission. On a quorum it also starts the time for which nodes that may have forgotten leases sit out.',
     ],
-    options: [...ENGINE, ...OUTPUT],
-    examples: [['ringfence init --engine postgres://db/app', 'create the table']],
+    options: [
+      ...options({
+        '--store URL':
+          'create the tables of this store of runs, and nothing of the engine (RINGFENCE_STORE does not count here)',
+      }),
+      ...ENGINE,
+      ...OUTPUT,
+    ],
+    examples: [
+      ['ringfence init --engine postgres://db/app', 'create the table'],
+      ['ringfence init --store postgres://db/app', 'create the tables of `run --store`'],
+    ],
   },
   {
     name: 'advise',
@@ -353,45 +387,3 @@ export const COMMANDS: readonly CommandSpec[] = [
 export function commandNamed(name: string): CommandSpec | undefined {
   return COMMANDS.find((command) => command.name === name)
 }
-
-/** What every command understands through its environment. */
-export const ENVIRONMENT: readonly (readonly [name: string, meaning: string])[] = [
-  ['RINGFENCE_URL', 'the engine, as --engine'],
-  ['RINGFENCE_URL_FILE', 'a file with that URL, as --engine-file'],
-  ['RINGFENCE_CONFIG', 'a config file, as --config'],
-  [
-    'RINGFENCE_REQUIRE_ENGINE',
-    'if 1: exit with 197 where no option, variable or config file names an engine, instead of using a file of this machine',
-  ],
-  ['RINGFENCE_STORE', 'the store of runs, as --store'],
-  ['RINGFENCE_DASHBOARD_TOKEN', 'the token of dashboard, as in --token-file'],
-  ['RINGFENCE_DASHBOARD_WRITE_TOKEN', 'its write token, as in --write-token-file'],
-  ['NO_COLOR', 'no colours, if set and not empty'],
-]
-
-/** What the command of run and elect finds in its environment. */
-export const CHILD_ENVIRONMENT: readonly (readonly [name: string, meaning: string])[] = [
-  ['RINGFENCE_RESOURCE', 'the name; of several, a line each'],
-  ['RINGFENCE_TOKEN', 'the fencing token: hand it to the store with every write'],
-  ['RINGFENCE_OWNER', 'the unique id of this lease'],
-  ['RINGFENCE_PERMIT', 'with --permits: the number of the permit, from 0 on'],
-  ['RINGFENCE_ENGINE', 'whose tokens these are; tokens of different engines cannot be compared'],
-  ['RINGFENCE_DEADLINE_FILE', 'until when the lease is valid; `ringfence held` reads it'],
-]
-
-export const ENGINE_URLS: readonly (readonly [url: string, engine: string])[] = [
-  [
-    'file:/path/to/locks.db',
-    'the embedded engine: several processes of one machine; the default, at a path of the user’s',
-  ],
-  ['redis://host:6379', 'one Redis or Valkey; rediss:// with TLS'],
-  ['redis://a,b,c', 'a quorum of independent masters (Redlock), three or more'],
-  ['redis+sentinel://a,b,c/NAME', 'the master that sentinels know by NAME; rediss+sentinel:// with TLS'],
-  ['redis+cluster://a,b,c', 'a Redis Cluster; rediss+cluster:// with TLS'],
-  ['postgres://user@host/database', 'PostgreSQL'],
-  ['mariadb://user@host/database', 'MariaDB; mysql:// for MySQL, run as 9'],
-  ['mongodb://host/database', 'MongoDB (also mongodb+srv://)'],
-  ['etcd://host:2379', 'etcd; etcds:// with TLS; several hosts with commas'],
-  ['consul://host:8500', 'Consul; consuls:// with TLS'],
-  ['zookeeper://host:2181', 'ZooKeeper; several hosts with commas'],
-]

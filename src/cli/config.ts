@@ -2,7 +2,7 @@ import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync, sta
 import { homedir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { shown } from '../duration.ts'
-import type { Options } from './command-line.ts'
+import { didYouMean, type Options } from './command-line.ts'
 import { EXIT, Failure, usage } from './exit-codes.ts'
 import type { Output } from './output.ts'
 import { fromEnvironment, readOrThrow, type Setting } from './settings.ts'
@@ -50,10 +50,10 @@ export class Config {
     return {}
   }
 
-  /** Which file says that an engine must be named; undefined if none does. */
-  requiresEngine(): string | undefined {
+  /** Whether an engine must be named, where a file says that or the opposite. */
+  requireEngine(): Setting | undefined {
     const file = this.#files.find(({ requireEngine }) => requireEngine !== undefined)
-    return file?.requireEngine === true ? `requireEngine, in ${file.path}` : undefined
+    return file && { text: String(file.requireEngine), source: `requireEngine, in ${file.path}` }
   }
 }
 
@@ -93,7 +93,10 @@ function parseConfig(path: string, text: string): ConfigFile {
   if (typeof config !== 'object' || config === null || Array.isArray(config))
     throw usage(`${path}: expected an object, got ${shown(config)}`)
   for (const [key, value] of Object.entries(config)) {
-    if (!KEYS.includes(key)) throw usage(`${path}: expected ${KEYS.join(', ')}, got ${shown(key)}`)
+    if (!KEYS.includes(key)) {
+      const hint = didYouMean(key, KEYS)
+      throw usage(`${path}: unknown key ${shown(key)}${hint}`, `the keys of the file are ${KEYS.join(', ')}`)
+    }
     if (key === 'requireEngine') {
       if (typeof value !== 'boolean') throw usage(`${path}: ${key}: expected true or false, got ${shown(value)}`)
       continue

@@ -4,7 +4,7 @@
  */
 export const EXIT = {
   ok: 0,
-  /** Of the verbs that answer a question (held, status, release, doctor). Never of `run` and `elect`. */
+  /** Of the verbs that answer a question (held, status, release, doctor), and of migrate. Never of `run` and `elect`. */
   no: 1,
   /** Also what shells, env and timeout exit with; found out before anything is locked. */
   notExecutable: 126,
@@ -21,7 +21,10 @@ export const EXIT = {
 /** For the help, the man page and docs/cli.md, in their order. */
 export const EXIT_TABLE: readonly (readonly [code: string, meaning: string])[] = [
   ['0', 'done; of held, status, release and doctor: yes'],
-  ['1', 'held, status RESOURCE, release, doctor: the answer is no (run and elect never exit with 1 by themselves)'],
+  [
+    '1',
+    'held, status RESOURCE, release, doctor: the answer is no; migrate: a file could not be read (run and elect never exit with 1 by themselves)',
+  ],
   [
     '126, 127',
     'the command of run or elect cannot be executed, or was not found; nothing was run, and nothing stays locked',
@@ -30,7 +33,7 @@ export const EXIT_TABLE: readonly (readonly [code: string, meaning: string])[] =
   ['193', 'held by someone else, with --no-wait (-E changes it)'],
   ['194', 'the --wait was over before the lease was ours (-E changes it)'],
   ['195', 'the lease was lost; the command was stopped, or had ended when that was found out'],
-  ['196', 'the engine could not be reached or used; of runs: the store'],
+  ['196', 'the engine could not be reached or used; of runs and init --store: the store'],
   ['197', 'wrong usage: unknown options, bad values, a config file that cannot be read'],
   ['198', '--once: skipped, because it runs or has just run elsewhere (0 with --skip-ok)'],
   ['199', 'ringfence itself failed, or this system lacks something that it needs'],

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { unknownCommand } from './command-line.ts'
-import { COMMANDS, commandNamed, ENGINE_URLS, ENVIRONMENT, type CommandSpec } from './command-list.ts'
+import { COMMANDS, commandNamed, type CommandSpec } from './command-list.ts'
+import { ENGINE_URLS, ENVIRONMENT } from './surroundings.ts'
 import { EXIT, EXIT_TABLE, usage } from './exit-codes.ts'
 import { wrap } from './table.ts'
 

@@ -1,4 +1,5 @@
-import { CHILD_ENVIRONMENT, COMMANDS, ENGINE_URLS, ENVIRONMENT, type CommandSpec } from './command-list.ts'
+import { COMMANDS, type CommandSpec } from './command-list.ts'
+import { CHILD_ENVIRONMENT, ENGINE_URLS, ENVIRONMENT } from './surroundings.ts'
 import { EXIT_TABLE } from './exit-codes.ts'
 import { packageVersion } from './help.ts'
 

@@ -11,13 +11,24 @@ export function keepSecret(secret: string): void {
   }
 }
 
+/** How the names of what is secret end. */
+export const SECRET_NAMES = 'password|passwd|pass|pwd|token|secret|api[_-]?key'
+
+/** Anything shorter is a part of many a word: it is hidden only where it stands as a secret, as in `:abc@` and `password=abc`. */
+export const SHORTEST_WORD = 4
+
 export function withoutSecrets(text: string): string {
   let clean = text
   // The longest first: one may be a part of another.
   for (const secret of [...secrets].sort((some, other) => other.length - some.length)) {
-    clean = clean.replaceAll(secret, '***')
+    clean = clean.replaceAll(secret.length < SHORTEST_WORD ? asSecret(secret) : secret, '***')
   }
   return clean
+}
+
+function asSecret(secret: string): RegExp {
+  const escaped = secret.replace(/[^\w\s]/g, '\\$&')
+  return new RegExp(`(?<=:)${escaped}(?=@)|(?<=(?:${SECRET_NAMES})['"]?[=:]\\s?['"]?)${escaped}(?=$|[^\\w%])`, 'gi')
 }
 
 function decoded(text: string): string {

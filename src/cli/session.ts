@@ -5,7 +5,7 @@ import { EXIT, Failure, inWordsOf } from './exit-codes.ts'
 import { nextStep } from './next-step.ts'
 import type { Output } from './output.ts'
 import type { Config } from './config.ts'
-import { engineUrl, engineUrls, setting, type Setting } from './settings.ts'
+import { engineUrl, engineUrls, redacted, setting, type Setting } from './settings.ts'
 import type { Signals } from './signals.ts'
 
 /** What every command is called with. It answers its exit code. */
@@ -58,7 +58,7 @@ async function withEngine<T>(
     try {
       return await work({ ...connection, locks })
     } catch (error) {
-      throw named(error, connection)
+      throw named(error, connection, optionOf(url))
     } finally {
       await locks.close().catch(() => undefined)
     }
@@ -67,11 +67,19 @@ async function withEngine<T>(
   }
 }
 
+/** How another command gets the same engine: what is in the environment or a config file is there for it, too. */
+function optionOf(url: Setting | undefined): string {
+  const given = url?.source === '--engine' ? (['--engine', redacted(url.text)] as const) : url?.option
+  if (given === undefined) return ''
+  const [option, text] = given
+  return ` ${option} ${/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text}'`}`
+}
+
 /** Which engine failed, why, and what to do. */
-function named(error: unknown, { url }: Connection): unknown {
+function named(error: unknown, { url }: Connection, option: string): unknown {
   if (!(error instanceof EngineError)) return error
   const reason = reasonOf(error)
-  const next = nextStep({ message: reason, transient: error.transient })
+  const next = nextStep(error, option, reason)
   return new Failure(EXIT.engine, `the engine ${url} can't be used: ${reason}`, next, error)
 }
 

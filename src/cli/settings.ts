@@ -2,12 +2,14 @@ import { readFileSync } from 'node:fs'
 import type { Options } from './command-line.ts'
 import type { Config } from './config.ts'
 import { usage } from './exit-codes.ts'
-import { keepSecret, type Output } from './output.ts'
+import { keepSecret, SECRET_NAMES, SHORTEST_WORD, type Output } from './output.ts'
 
 /** A value, and where it came from: messages name that. */
 export interface Setting {
   readonly text: string
   readonly source: string
+  /** The option that names the file it was read from. */
+  readonly option?: readonly [name: string, path: string]
 }
 
 /** An option of the command line, or else the same of a config file. */
@@ -19,28 +21,37 @@ export function setting(
   return from(`--${name}`, options.text(name)) ?? config.setting(name)
 }
 
-/** For --verbose: which config files were read, and where the settings that are no URL came from. URLs explain themselves. */
+/**
+ * For --verbose: which config files were read, and where the settings that several commands have came from. URLs explain themselves, as
+ * do the settings of the dashboard alone.
+ */
 export function explain(options: Options, config: Config, output: Output): void {
   output.explain(config.paths.length === 0 ? 'no config file' : `config files: ${config.paths.join(', ')}`)
   for (const name of ['ttl', 'wait', 'grace', 'label'] as const) {
     const given = setting(name, options, config)
     if (given !== undefined) output.explain(`${name}: ${given.text}, from ${given.source}`)
   }
+  const required = requirement(config)
+  if (required !== undefined) output.explain(`requireEngine: ${required.text}, from ${required.source}`)
 }
 
 function from(source: string, text: string | undefined): Setting | undefined {
   return text === undefined ? undefined : { text, source }
 }
 
+const REQUIRE_ENGINE = 'RINGFENCE_REQUIRE_ENGINE'
+
+function requirement(config: Config): Setting | undefined {
+  return from(REQUIRE_ENGINE, process.env[REQUIRE_ENGINE]) ?? config.requireEngine()
+}
+
 /** Where an engine must be named, a lost variable is an error and not a lock of this machine alone. */
 function assertLocalAllowed(config: Config): void {
-  const variable = fromEnvironment('RINGFENCE_REQUIRE_ENGINE')
+  const variable = fromEnvironment(REQUIRE_ENGINE)
   if (variable !== undefined && !/^(0|1|true|false|yes|no)$/i.test(variable))
-    throw usage(`RINGFENCE_REQUIRE_ENGINE: expected 1 or 0, got '${variable}'`)
-  const isRequired = variable === undefined ? undefined : /^(1|true|yes)$/i.test(variable)
-  const source =
-    isRequired === undefined ? config.requiresEngine() : isRequired ? 'RINGFENCE_REQUIRE_ENGINE' : undefined
-  if (source === undefined) return
+    throw usage(`${REQUIRE_ENGINE}: expected 1 or 0, got '${variable}'`)
+  const { text, source } = requirement(config) ?? { text: 'no', source: '' }
+  if (!/^(1|true|yes)$/i.test(text)) return
   const read = config.paths.length === 0 ? 'no config file was found' : `read: ${config.paths.join(', ')}`
   throw usage(
     `no engine is named, and a lock of this machine alone is not allowed here (${source}; ${read})`,
@@ -56,7 +67,7 @@ export function engineUrl(options: Options, config: Config, output: Output): Set
   const configured = config.engine()
   const url =
     given ??
-    fromFile(file) ??
+    fromOptionFile(file) ??
     from('RINGFENCE_URL', fromEnvironment('RINGFENCE_URL')) ??
     fromFile(fromEnvironment('RINGFENCE_URL_FILE')) ??
     configured.url ??
@@ -105,7 +116,7 @@ export function storeUrl(options: Options, config: Config, output: Output): Sett
 
 /** A URL as it may be shown. */
 export function redacted(url: string): string {
-  return withoutPasswords(url).replace(SECRET_PARAMETER, '$1***')
+  return withoutPasswords(url).replace(SECRET_PARAMETER, '$1***').replace(MISPLACED, '***')
 }
 
 function withoutPasswords(url: string): string {
@@ -117,20 +128,29 @@ function withoutPasswords(url: string): string {
   return `${before}${shownLogin}${after}`
 }
 
-const SECRET_PARAMETER = /([?&][\w-]*(?:password|passwd|pass|token|secret)=)([^&#]*)/gi
+/** How the parameters end by which URLs carry a secret. */
+const SECRET_PARAMETER = new RegExp(`([?&;][\\w.-]*(?:${SECRET_NAMES})=)([^&;#]*)`, 'gi')
 
-/** True if there are any. */
-function noteSecrets(url: string): boolean {
+/** Where a port should be and is none: a password, of a URL whose @ and host were left out. */
+const MISPLACED =
+  /(?<=^[a-z0-9+.-]+:\/{0,2}(?:[^/?#]*,)?[^/?#@:,[\]]*:)(?!\d+(?:[,/?#]|$))[^/?#@:,[\]]+(?=[,/?#]|$)(?!.*@)/gi
+
+/** Nothing that is printed from now on contains them. True if there are any. */
+export function noteSecrets(url: string): boolean {
   const found = severalLogins(url)?.passwords ?? [splitOnce(partsOf(url).login, ':')[1]]
   const inParameters = [...url.matchAll(SECRET_PARAMETER)].map((match) => match[2])
-  const secrets = [...found, ...inParameters].filter((secret) => secret !== undefined && secret !== '') as string[]
+  // Anything shorter is a part of many a word.
+  const misplaced = url.match(MISPLACED)?.filter((text) => text.length >= SHORTEST_WORD) ?? []
+  const secrets = [...found, ...inParameters, ...misplaced].filter(
+    (secret) => secret !== undefined && secret !== '',
+  ) as string[]
   for (const secret of secrets) keepSecret(secret)
   return secrets.length > 0
 }
 
 /** Each host may have a login of its own. Of anything that is not well-formed, nothing can be said about where a password ends. */
 function severalLogins(url: string): { shown: string; passwords: string[] } | undefined {
-  const [, before = '', hosts = '', after = ''] = /^([a-z0-9+]+:\/\/)([^/?#]*)(.*)$/is.exec(url) ?? []
+  const [, before = '', hosts = '', after = ''] = /^([a-z0-9+.-]+:\/\/)([^/?#]*)(.*)$/is.exec(url) ?? []
   const pieces = hosts.split(',')
   if (pieces.length < 2 || after.includes('@') || !pieces.every((piece) => WITH_LOGIN.test(piece))) return undefined
   const passwords = pieces.flatMap((piece) => WITH_LOGIN.exec(piece)?.[2] ?? [])
@@ -145,7 +165,7 @@ function hidden(piece: string, user: string | undefined, _password: string | und
 
 /** Also of a URL that is none: what stands before an @ may be a password, whatever is wrong with the rest. */
 function partsOf(url: string): { before: string; login: string; after: string } {
-  const [, before = url, login = '', after = ''] = /^((?:[a-z0-9+]*:?\/{1,2})?)(.*)(@[^@]*)$/is.exec(url) ?? []
+  const [, before = url, login = '', after = ''] = /^((?:[a-z0-9+.-]*:?\/{1,2})?)(.*)(@[^@]*)$/is.exec(url) ?? []
   return { before, login, after }
 }
 
@@ -160,12 +180,19 @@ function splitOnce(text: string, by: string): [before: string, after: string | u
   return at < 0 ? [text, undefined] : [text.slice(0, at), text.slice(at + 1)]
 }
 
+function fromOptionFile(path: string | undefined): Setting | undefined {
+  const setting = fromFile(path)
+  return path === undefined || setting === undefined ? setting : { ...setting, option: ['--engine-file', path] }
+}
+
+const ONE_LINE = 'write the URL into it, in one line and nothing else; several servers are one URL: redis://a,b,c'
+
 function fromFile(path: string | undefined): Setting | undefined {
   if (path === undefined) return undefined
   const text = readOrThrow(path, 'the file with the engine’s URL').trim()
-  if (text === '') throw usage(`${path}: expected the URL of an engine, got an empty file`)
+  if (text === '') throw usage(`${path}: expected the URL of an engine, got an empty file`, ONE_LINE)
   const lines = text.split('\n').length
-  if (lines > 1) throw usage(`${path}: expected one line with the URL of an engine, got ${lines} lines`)
+  if (lines > 1) throw usage(`${path}: expected one line with the URL of an engine, got ${lines} lines`, ONE_LINE)
   return { text, source: path }
 }
 

@@ -19,6 +19,7 @@ const VERBS: Readonly<Record<string, () => Promise<Verb>>> = {
   release: async () => (await import('./commands/release.ts')).release,
   doctor: async () => (await import('./commands/doctor.ts')).doctor,
   dashboard: async () => (await import('./commands/dashboard.ts')).dashboard,
+  lab: async () => (await import('./commands/lab.ts')).lab,
   init: async () => (await import('./commands/init.ts')).init,
   advise: async () => (await import('./commands/advise.ts')).advise,
   migrate: async () => (await import('./commands/migrate.ts')).migrate,
@@ -62,7 +63,7 @@ async function call(line: CommandLine, verb: Verb): Promise<number> {
   const signals = new Signals()
   // Also of a callback, or of a stream that nobody reads any more: never with exit code 1, which may be the command's.
   process.on('uncaughtException', (error: NodeJS.ErrnoException) => {
-    process.exit(error.code === 'EPIPE' ? signalCode('SIGPIPE') : report(error, output))
+    process.exit(error.code === 'EPIPE' ? signalCode('SIGPIPE') : report(error, output, line))
   })
   let exitCode: number
   try {
@@ -72,7 +73,7 @@ async function call(line: CommandLine, verb: Verb): Promise<number> {
   } catch (error) {
     // What failed after an interruption failed because of it.
     const { reason } = signals.interrupted as { reason: unknown }
-    exitCode = reason instanceof Interrupted ? reason.exitCode : report(error, output)
+    exitCode = reason instanceof Interrupted ? reason.exitCode : report(error, output, line)
   }
   if (exitCode === signalCode('SIGINT') && process.stderr.isTTY)
     await (await import('./interrupt.ts')).dieIfInForeground(signals)
@@ -80,8 +81,8 @@ async function call(line: CommandLine, verb: Verb): Promise<number> {
 }
 
 /** Says what went wrong and what to do next. Returns the exit code. */
-function report(error: unknown, output: Output): number {
-  const { exitCode, next } = classified(error)
+function report(error: unknown, output: Output, line?: CommandLine): number {
+  const { exitCode, next = exitCode === EXIT.usage ? helpOf(line) : undefined } = classified(error)
   if (output.json) {
     output.object({ error: { exitCode, message: messageOf(error), next } }, process.stderr)
   } else {
@@ -93,6 +94,10 @@ function report(error: unknown, output: Output): number {
     if (next !== undefined) output.advise(next)
   }
   return exitCode
+}
+
+function helpOf(line: CommandLine | undefined): string | undefined {
+  return line && `ringfence ${line.command.name} --help shows its options`
 }
 
 function classified(error: unknown): { exitCode: number; next: string | undefined } {

@@ -14,13 +14,17 @@ const LOG_MS = 30_000
 /** What took less is not told. */
 const SHORTEST_MS = 1000
 /** How many of our attempts are remembered. */
-const MOST_OWNERS = 16
+const MOST_OWNERS = 64
+/** At how many of the names that were asked for last it looks: a call for a permit waits at that many. */
+const MOST_LOOKS = 8
 
 export interface WaitSubject {
   /** What is so while it is waited for: "'backup' is held". */
   readonly held: string
-  /** The lease in the way, where it is one. */
-  lease(): Promise<LeaseInfo | undefined>
+  /** Whether the lease in the way is one of several, so that `held` is to be said too. */
+  readonly isOneOfMany?: boolean
+  /** The lease in the way. `asked`: what was asked for last, which may be some permits of a pool. */
+  lease(asked: readonly string[]): Promise<LeaseInfo | undefined>
 }
 
 /** Tells people about a wait while it lasts: a line of the terminal that is rewritten, or a line of the log now and then. */
@@ -32,8 +36,8 @@ export class WaitReport {
   #isWaiting = false
   #beganMs = 0
   #seen: { readonly lease: LeaseInfo | undefined; readonly atMs: number } | undefined
-  /** Of our latest attempts: one of them is our place in the servers' queue. */
-  readonly #owners = new Set<string>()
+  /** Of our latest attempts, and what each was for: one of them is our place in the servers' queue. */
+  readonly #owners = new Map<string, readonly string[]>()
 
   constructor(
     output: Pick<Output, 'say' | 'live' | 'endLive' | 'canBeLive'>,
@@ -46,14 +50,14 @@ export class WaitReport {
   }
 
   observe(event: LockEvent): void {
-    if (event.type === 'attempt') this.#remember(event.owner)
+    if (event.type === 'attempt') this.#remember(event.owner, event.resources)
     if (event.type === 'waiting') this.#begin()
     if (event.type === 'granted' || event.type === 'denied') this.#end()
   }
 
-  #remember(owner: string): void {
-    this.#owners.add(owner)
-    for (const oldest of this.#owners) {
+  #remember(owner: string, resources: readonly string[]): void {
+    this.#owners.set(owner, resources)
+    for (const oldest of this.#owners.keys()) {
       if (this.#owners.size <= MOST_OWNERS) break
       this.#owners.delete(oldest)
     }
@@ -93,7 +97,8 @@ export class WaitReport {
 
   async #look(): Promise<void> {
     // Who waits learns from the wait itself that the engine can't be reached.
-    const lease = await this.#subject.lease().catch(() => undefined)
+    const asked = [...new Set([...this.#owners.values()].flat().toReversed())].slice(0, MOST_LOOKS)
+    const lease = await this.#subject.lease(asked).catch(() => undefined)
     this.#seen = { lease, atMs: this.#clock.monotonicMs() }
   }
 
@@ -107,7 +112,8 @@ export class WaitReport {
     const { line = [] } = lease
     const place = line.findIndex((waiting) => this.#owners.has(waiting.owner)) + 1
     const inLine = place === 0 ? '' : `, number ${place} of ${line.length} in line`
-    return `${waited}${inLine}: ${heldNow(lease, nowMs - atMs)}`
+    const others = this.#subject.isOneOfMany === true ? `; ${this.#subject.held}` : ''
+    return `${waited}${inLine}: ${heldNow(lease, nowMs - atMs)}${others}`
   }
 }
 

@@ -9,6 +9,7 @@ export type OptionalMethod = {
   [Method in keyof Engine]-?: undefined extends Engine[Method] ? Method : never
 }[keyof Engine]
 
+/** What the conformance suite needs to know of the engine that it tests. */
 export interface ConformanceSetup {
   /** Returns a new engine on the same servers at every call, as another process would have it. */
   engine(): Engine | Promise<Engine>
@@ -60,7 +61,31 @@ export class Fixture {
   }
 
   async locks(): Promise<Locks> {
-    const locks = createLocks(await this.#setup.engine(), { ttl: LONG_TTL_MS })
+    return this.#locksOn(await this.#setup.engine())
+  }
+
+  /** Locks whose next extension after `doubt()` has no answer. */
+  async doubtfulLocks(): Promise<{ readonly locks: Locks; readonly doubt: () => void }> {
+    const engine = await this.#setup.engine()
+    let isLost = false
+    const extend: Engine['extend'] = async (leases) => {
+      const answers = await engine.extend(leases)
+      if (!isLost) return answers
+      isLost = false
+      return leases.map(() => ({ kind: 'unknown', cause: new Error('no answer, says the case') }))
+    }
+    const lossy = new Proxy(engine, {
+      get(target, name) {
+        if (name === 'extend') return extend
+        const value: unknown = Reflect.get(target, name)
+        return typeof value === 'function' ? value.bind(target) : value
+      },
+    })
+    return { locks: this.#locksOn(lossy), doubt: () => void (isLost = true) }
+  }
+
+  #locksOn(engine: Engine): Locks {
+    const locks = createLocks(engine, { ttl: LONG_TTL_MS })
     this.#locks.push(locks)
     return locks
   }

@@ -1,5 +1,6 @@
+import { BAD_INPUT, BAD_TICKETS } from './bad-input.ts'
 import { Fixture, type ConformanceSetup } from './fixture.ts'
-import { MOVES } from './moves.ts'
+import { MOVES, MOVES_BESIDE_READERS } from './moves.ts'
 import { OPTIONAL } from './optional-methods.ts'
 import { REQUIRED } from './required-methods.ts'
 import { EXCLUSIVE_ONLY, SHARED, SHARED_IN_QUEUE } from './shared.ts'
@@ -8,6 +9,7 @@ import { WITH_LOCKS } from './with-locks.ts'
 
 export type { ConformanceSetup, OptionalMethod } from './fixture.ts'
 
+/** One case of the conformance suite, for any test runner. */
 export interface ConformanceCase {
   /** A claim about the engine. */
   readonly name: string
@@ -26,8 +28,9 @@ export function conformance(setup: ConformanceSetup): ConformanceCase[] {
   const sharing = methods.includes('enqueue') ? [SHARED, SHARED_IN_QUEUE] : [SHARED]
   const optional = [...methods.map((method) => OPTIONAL[method]), ...(setup.shared === true ? sharing : [])]
   const withLocks = [WITH_LOCKS, setup.shared === true ? SHARED_WITH_LOCKS : EXCLUSIVE_ONLY]
-  const moves = methods.includes('handOver') || methods.includes('adopt') ? [MOVES] : []
-  const cases = [REQUIRED, ...optional, ...withLocks, ...moves]
+  const moves = setup.shared === true ? [MOVES, BAD_TICKETS, MOVES_BESIDE_READERS] : [MOVES, BAD_TICKETS]
+  const canMove = methods.includes('handOver') || methods.includes('adopt')
+  const cases = [REQUIRED, ...optional, ...withLocks, BAD_INPUT, ...(canMove ? moves : [])]
   return cases
     .flatMap((some) => Object.entries(some))
     .map(([name, run]) => ({

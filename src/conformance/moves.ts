@@ -84,6 +84,28 @@ export const MOVES: Cases = {
   },
 }
 
+/** The same where there are shared leases, too. */
+export const MOVES_BESIDE_READERS: Cases = {
+  async 'a lease that several share is not adopted alone, whatever its ticket says, and stays with those who have it'(
+    fixture,
+  ) {
+    const [one, two] = [await fixture.locks(), await fixture.locks()]
+    for (const count of [1, 2]) {
+      const names = fixture.names(count)
+      for (const alone of [false, true]) {
+        await using reader = await one.acquire(names, { shared: true })
+        await using other = alone ? undefined : await two.acquire(names, { shared: true })
+        const changed = { ...reader.toJSON(), shared: false }
+        await assert.rejects(two.adopt(changed), { name: 'RangeError', message: /^lease\.shared: expected true, / })
+        for (const lease of [reader, other]) await lease?.extend()
+        assert.equal(await two.tryAcquire(names), null)
+      }
+      await using writer = await two.tryAcquire(names)
+      assert.ok(writer !== null)
+    }
+  },
+}
+
 function ownerAndToken({ owner, token }: Pick<LeaseInfo, 'owner' | 'token'>): unknown[] {
   return [owner, token]
 }

@@ -140,6 +140,35 @@ export const OPTIONAL: Record<OptionalMethod, Cases> = {
       await Promise.all(places)
       assert.deepEqual(order, [0, 1, 2, 3])
     },
+    async 'enqueue is seen by inspect: who waits, in which order and since when'(fixture) {
+      const engines = [await fixture.engine(), await fixture.engine(), await fixture.engine()]
+      const lease = await fixture.lease(engines[0]!)
+      const [name] = lease.resources
+      assert.equal((await collect(engines[0]!.inspect(name)))[0]?.line, undefined)
+      const owners: string[] = []
+      for (const [index, engine] of engines.entries()) {
+        const request = fixture.request({ resources: lease.resources })
+        owners.push(request.owner)
+        enqueue(fixture, engine, request)
+        await waiters(fixture, engine, lease, index + 1)
+      }
+      const [info] = await collect(engines[0]!.inspect(name))
+      const [sameInfo] = (await collect(engines[1]!.inspect())).filter(({ resource }) => resource === name)
+      const nowMs = systemClock.wallMs()
+      for (const line of [info?.line, sameInfo?.line]) {
+        assert.deepEqual(
+          line?.map(({ owner }) => owner),
+          owners,
+        )
+        const ages = line.map(({ since = Number.NaN }) => nowMs - since)
+        // Clocks of a server and of this process may differ a little.
+        for (const ageMs of ages) assert.ok(ageMs > -LONG_TTL_MS / 10 && ageMs < LONG_TTL_MS, `waits for ${ageMs} ms`)
+        assert.deepEqual(
+          ages,
+          ages.toSorted((some, other) => other - some),
+        )
+      }
+    },
     async 'enqueue rejects with the reason of its signal, and by then its place is given up'(fixture) {
       const [one, two] = [await fixture.engine(), await fixture.engine()]
       const lease = await fixture.lease(one)

@@ -121,6 +121,43 @@ export const WITH_LOCKS: Cases = {
     assert.equal(lease.held, true)
     assert.equal(lease.signal.aborted, false)
   },
+  async 'a lease whose renewal has no answer is in doubt and held, until the next renewal proves it'(fixture) {
+    const [{ locks, doubt }, other] = [await fixture.doubtfulLocks(), await fixture.locks()]
+    const [name] = fixture.names(1)
+    const lease = await locks.acquire(name!)
+    await lease.proved()
+    assert.equal(lease.state, 'held')
+    doubt()
+    await assert.rejects(lease.extend(), { code: 'ENGINE' })
+    assert.deepEqual([lease.state, lease.held, lease.signal.aborted], ['doubtful', true, false])
+    assert.equal(await other.tryAcquire(name!), null)
+    await lease.proved()
+    assert.equal(lease.state, 'held')
+    // It can still be extended, and given back, by hand.
+    lease.stopRenewing()
+    await lease.extend()
+    assert.equal(await lease.release(), true)
+    assert.equal(lease.state, 'over')
+    await assert.rejects(lease.proved(), { code: 'LEASE_LOST', reason: 'released' })
+  },
+  async 'a lease that is to stop in doubt is given back at the first renewal that has no answer'(fixture) {
+    const [{ locks, doubt }, other] = [await fixture.doubtfulLocks(), await fixture.locks()]
+    const [name] = fixture.names(1)
+    const lease = await locks.acquire(name!, { onDoubt: 'stop' })
+    doubt()
+    await assert.rejects(lease.extend(), { code: 'LEASE_LOST', reason: 'doubtful' })
+    assert.deepEqual([lease.state, lease.signal.aborted], ['over', true])
+    await using next = await other.acquire(name!, { wait: '20s' })
+    assert.ok(next.token > lease.token)
+  },
+  async 'a lease is held no longer than it may be, and can be given back after that'(fixture) {
+    const locks = await fixture.locks()
+    const [name] = fixture.names(1)
+    const lease = await locks.acquire(name!, { maxHold: 50 })
+    await fixture.eventually('the end of its time', () => lease.signal.aborted)
+    assert.deepEqual([lease.state, lease.toJSON().over], ['over', 'max-hold'])
+    assert.equal(await lease.release(), true)
+  },
   async 'a leader whose campaign is ended keeps its lease until its work has settled; only then another one leads'(
     fixture,
   ) {

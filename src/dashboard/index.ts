@@ -12,6 +12,7 @@ import { dashboardSettings, type DashboardOptions } from './server/options.ts'
 export type { AuditEntry } from './server/audit.ts'
 export type { DashboardOptions, Role, Verdict } from './server/options.ts'
 
+/** The dashboard, as handlers for a server of your own. */
 export interface Dashboard extends AsyncDisposable {
   /**
    * Handles a request to the page or to what is behind it. Without tokens and without an auth hook it must know where the
@@ -112,7 +113,7 @@ function isEngine(value: unknown): value is Engine {
   return typeof (value as Engine | null | undefined)?.inspect === 'function' && 'limits' in (value as object)
 }
 
-/** Whoever mounts `fetch` may be called with something else as the second argument, which then says nothing. */
+/** A server that mounts `fetch` may call it with something else as the second argument, which then says nothing. */
 function addressOf(from: { readonly remoteAddress?: unknown } | undefined): string | undefined {
   const address = from?.remoteAddress
   return typeof address === 'string' ? address : undefined

@@ -100,6 +100,8 @@ export interface LeaseRow {
   readonly heldExact: boolean
   /** How many wait for it; null where the engine does not know. */
   readonly waiters: number | null
+  /** Nobody holds it: it is offered to this owner, the first in line, who has not taken it yet. */
+  readonly offered?: true
 }
 
 export interface NodeRow {
@@ -210,8 +212,8 @@ export interface WhyLine {
 export interface LineRow {
   readonly owner: string
   readonly label: string | null
-  /** Since its place counts, by its own clock. */
-  readonly waitedMs: number
+  /** Null where it is not known. */
+  readonly waitedMs: number | null
 }
 
 /** The newest first, at most 20. */

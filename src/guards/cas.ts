@@ -25,6 +25,7 @@ export interface CasStore<Value> {
   write(key: string, next: FencedValue<Value>, version: string | undefined): Promise<boolean>
 }
 
+/** A value as it is in the store, with its fence. */
 export interface FencedValue<Value> {
   /** Undefined when a holder has entered and nothing has been written yet. */
   readonly value: Value | undefined
@@ -32,11 +33,13 @@ export interface FencedValue<Value> {
   readonly fence: string | undefined
 }
 
+/** A fenced value and the version that a conditional write names. */
 export interface Versioned<Value> extends FencedValue<Value> {
   /** Different after every write: an ETag, a revision. */
   readonly version: string
 }
 
+/** Options of `casGuard`. */
 export interface CasGuardOptions extends GuardOptions {
   /** Returns the key of the value of a resource. Default: the resource itself. */
   key?: (resource: string) => string
@@ -128,7 +131,7 @@ class CasStoreGuard<Value> extends StoreGuard implements CasGuard<Value> {
         return value
       await sleep(this.#context.clock, LONGEST_PAUSE_MS * this.#context.random.fraction())
     }
-    throw new GuardError(`'${resource}' was written by others ${MOST_TRIES} times in a row`, resources)
+    throw new GuardError(`'${resource}' was written by others ${MOST_TRIES} times in a row; try again`, resources)
   }
 }
 

@@ -5,6 +5,7 @@ import { GuardError } from '../errors.ts'
 import { givingWay, passes, type Fenced, type GuardContext } from './guard.ts'
 import { fenceOf, rowCount } from './rows.ts'
 
+/** Options of a fence that is in a column of your own table. */
 export interface ColumnOptions {
   /** How many parameters of yours come before the fence's, where parameters have numbers (PostgreSQL). Default 0. */
   after?: number

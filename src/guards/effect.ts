@@ -15,6 +15,7 @@ export interface Effect<T> {
   readonly token: bigint
 }
 
+/** Options of an effect that happens once. */
 export interface EffectOptions {
   /** For how long a repeat finds the result, at least. After that it may run again. Default: forever. */
   keep?: Duration

@@ -57,6 +57,7 @@ export interface GuardEvent {
   readonly seen: Fence
 }
 
+/** Options that all guards share. */
 export interface GuardOptions {
   /** Called with every rejection. */
   observe?: (event: GuardEvent) => void
@@ -228,6 +229,13 @@ export abstract class StoreGuard implements Guard {
     const fenced = fencedOrThrow(lease)
     await this.raise(fenced, givingWay(from, fenced))
   }
+}
+
+/** The run is recorded, but those that are too many could not be deleted. */
+export function untrimmed(cause: unknown): GuardError {
+  const transient = cause instanceof GuardError && cause.transient
+  const message = `the run is recorded, but old runs could not be deleted: ${messageOf(cause)}`
+  return new GuardError(message, [], { cause, transient })
 }
 
 /** An error for several addresses has no message of its own. */

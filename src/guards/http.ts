@@ -5,6 +5,7 @@ import { hasMethods, property } from '../engines/shared/shape.ts'
 import { ForeignTokenError, StaleTokenError } from '../errors.ts'
 import { engineOrThrow, fencedOrThrow, isEngine, MAX_TOKEN, type Fenced, type Guard } from './guard.ts'
 
+/** Options of `fencedHandler` and `fencedMiddleware`. */
 export interface HttpGuardOptions<Request> {
   /** Returns the resource of a request, as the server sees it: a client must not choose which fence is checked. */
   resource: (request: Request) => string | readonly string[]
@@ -73,6 +74,7 @@ export interface NodeRequest {
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>
 }
 
+/** The callback of a middleware: called without an error, it passes the request on. */
 export type Next = (error?: unknown) => void
 
 /**

@@ -107,7 +107,11 @@ async function raiseAsRead(query: SqlQuery, table: string, lease: Fenced): Promi
   const asRead: SqlRow[] = []
   for (const resource of lease.resources) asRead.push(...(await read(query, table, resource, '')))
   if (!(await isOpen())) {
-    throw new GuardError('within() needs a connection with an open transaction', lease.resources, { transient: false })
+    throw new GuardError(
+      'within() needs a connection with an open transaction: BEGIN on it first, or use transaction()',
+      lease.resources,
+      { transient: false },
+    )
   }
   const refused = refusedOf(lease, rows.filter(isFence))
   if (refused.length > 0) return refused
@@ -129,7 +133,10 @@ async function readLocked(query: SqlQuery, table: string, { resources }: Fenced)
   const rows: SqlRow[] = []
   for (const resource of resources) rows.push(...(await read(query, table, resource, ' FOR UPDATE')))
   if (rows.length === resources.length) return rows
-  throw new GuardError('a fence was deleted while it was being raised: something else writes its table', resources)
+  throw new GuardError(
+    'a fence was deleted while it was being raised: something else writes its table; find out what, and try again',
+    resources,
+  )
 }
 
 async function read(

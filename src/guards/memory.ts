@@ -46,7 +46,7 @@ class InProcessGuard extends StoreGuard implements MemoryGuard {
     this.#raise(fenced)
     const result = work()
     if (!(result instanceof Promise)) return result
-    // It goes on all the same, and nobody else would hear of its error.
+    // It goes on, and nobody else would hear of its error.
     result.catch(() => undefined)
     throw new TypeError('work: expected a function that does not wait, got one that returned a promise')
   }

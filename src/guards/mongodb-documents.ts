@@ -13,6 +13,7 @@ export interface CollectionLike<Document> {
   findOneAndUpdate(filter: never, update: never): Promise<Document | null>
 }
 
+/** Options of an update of a fenced document. */
 export interface UpdateOptions {
   /** Creates the document if there is none; the filter must then have an `_id`. */
   upsert?: boolean
@@ -142,7 +143,10 @@ export class FencedCollection<Document> implements FencedDocuments<Document> {
       if (!passes(lease, seen === 'open' ? undefined : seen, from))
         throw this.#context.refusal(lease, resources[0]!, seen as Fence)
     }
-    throw new GuardError('the document changed again and again: something else writes its fence', resources)
+    throw new GuardError(
+      'the document changed again and again: something else writes its fence; find out what, and try again',
+      resources,
+    )
   }
 
   async #look(filter: object, inSession: object): Promise<Fence | 'open' | undefined> {

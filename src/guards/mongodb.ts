@@ -4,7 +4,7 @@ import { shown } from '../duration.ts'
 import { DurableWrites } from '../engines/mongodb/durable-writes.ts'
 import { hasMethods, property, whatCame } from '../engines/shared/shape.ts'
 import { endedByWork } from '../engines/shared/sql/transaction.ts'
-import { GuardError } from '../errors.ts'
+import { GuardError, messageOf } from '../errors.ts'
 import { resourceName } from '../options.ts'
 import { runLimit, shortMessage, type RecordedRun, type Run, type RunsOptions, type RunStore } from '../runs.ts'
 import { effectOf, keepMsOf, keyOrThrow, resultText, unknownEffect } from './effect.ts'
@@ -15,12 +15,14 @@ import {
   passes,
   GuardContext,
   StoreGuard,
+  untrimmed,
   whileHeld,
   type Fence,
   type Fenced,
   type Guard,
   type GuardOptions,
 } from './guard.ts'
+import { MongodbCollections } from './mongodb-collections.ts'
 import {
   durably,
   errorCode,
@@ -39,6 +41,7 @@ export interface MongoDbLike<Session> {
   readonly client: { startSession(): Session }
 }
 
+/** Options of `mongodbGuard`. */
 export interface MongodbGuardOptions extends GuardOptions {
   /**
    * Where the fences are, one document a resource. Default `ringfence_guard`. What `once` records is in a collection of the same
@@ -102,6 +105,8 @@ const DURABLE = { ...MAJORITY, readPreference: 'primary' }
 class MongodbStoreGuard<S> extends StoreGuard implements MongodbGuard<S> {
   readonly #context: GuardContext
   readonly #db: MongoDbLike<S>
+  readonly #name: string
+  readonly #collections: MongodbCollections
   readonly #fences: FenceCollection
   readonly #effects: MongodbEffects
   readonly #runs: MongodbRuns
@@ -121,6 +126,8 @@ class MongodbStoreGuard<S> extends StoreGuard implements MongodbGuard<S> {
       throw new TypeError(`collection: expected a name, got ${shown(collection)}`)
     }
     this.#db = db
+    this.#name = collection
+    this.#collections = new MongodbCollections(db, MAJORITY)
     this.#durable = new DurableWrites(db)
     this.#durableOf.set(db.client, this.#durable)
     const open = db.collection.bind(db) as (name: string, options: object) => unknown
@@ -150,7 +157,10 @@ class MongodbStoreGuard<S> extends StoreGuard implements MongodbGuard<S> {
     let hasRun = false
     try {
       return await this.#transaction<Effect<T>>(fenced, {
-        before: async () => (keepMs === undefined ? undefined : effects.index()),
+        before: async () => {
+          await this.#collections.create([this.#name, `${this.#name}_once`])
+          if (keepMs !== undefined) await effects.index()
+        },
         entered: async (session) => {
           stored = await effects.claimed(session as object, key, fenced)
         },
@@ -158,7 +168,9 @@ class MongodbStoreGuard<S> extends StoreGuard implements MongodbGuard<S> {
           if (stored !== undefined) return effectOf(stored, false)
           const result = resultText(await whileHeld(lease, work)(session))
           hasRun = true
-          const finishing = effects.finished(session as object, key, { result, keepMs })
+          const finishing = effects.finished(session as object, key, { result, keepMs }).catch((error: unknown) => {
+            throw isUndone(error) ? uncommitted(fenced, error) : error
+          })
           return effectOf(await this.#context.answered(fenced.resources, finishing), true)
         },
       })
@@ -168,11 +180,13 @@ class MongodbStoreGuard<S> extends StoreGuard implements MongodbGuard<S> {
   }
 
   async recordRun(run: Run): Promise<void> {
-    const recording = this.#durable.send(async (durable) => {
-      await this.#runs.record({ ...run, message: shortMessage(run.message) }, durably(durable))
-      if (run.outcome !== 'began') await this.#runs.trim(run.job, durably(durable))
+    const message = shortMessage(run.message)
+    await this.#ofRuns(this.#durable.send((durable) => this.#runs.record({ ...run, message }, durably(durable))))
+    if (run.outcome === 'began') return
+    const trimming = this.#durable.send((durable) => this.#runs.trim(run.job, durably(durable)))
+    await this.#ofRuns(trimming).catch((error: unknown) => {
+      throw untrimmed(error)
     })
-    await this.#ofRuns(recording)
   }
 
   async runs(job: string, options: RunsOptions = {}): Promise<readonly RecordedRun[]> {
@@ -215,7 +229,7 @@ class MongodbStoreGuard<S> extends StoreGuard implements MongodbGuard<S> {
 
   #transaction<T>(lease: Fenced, terms: TransactionTerms<S, T>): Promise<T> {
     return fencedTransaction<S, T>(this.#context, lease, {
-      prepare: async () => terms.before?.(),
+      prepare: () => (terms.before === undefined ? this.#collections.create([this.#name]) : terms.before()),
       open: (inside) => this.#open(lease, inside),
       raise: async (session) => {
         await this.#raiseEach(lease, session, terms.from)
@@ -223,7 +237,7 @@ class MongodbStoreGuard<S> extends StoreGuard implements MongodbGuard<S> {
       },
       work: terms.work,
       mayTryAgain: async (error) => {
-        if (!hasLabel(error, 'TransientTransactionError') && !isDuplicateKey(error)) return false
+        if (!isUndone(error) && !isDuplicateKey(error)) return false
         // The server does not wait for the other transaction: it refuses at once.
         await sleep(this.#context.clock, SHORTEST_PAUSE_MS * (1 + this.#context.random.fraction()))
         return true
@@ -242,7 +256,8 @@ class MongodbStoreGuard<S> extends StoreGuard implements MongodbGuard<S> {
       // The driver makes an object of its own for each transaction.
       if (!session.inTransaction() || property(session, 'transaction') !== ours) throw endedByWork()
       await commit(session).catch((error: unknown) => {
-        throw error instanceof TypeError ? unknownOutcome(lease, error) : error
+        if (error instanceof TypeError) throw unknownOutcome(lease, error)
+        throw isUndone(error) ? uncommitted(lease, error) : error
       })
       return result
     } catch (error) {
@@ -302,7 +317,7 @@ class MongodbStoreGuard<S> extends StoreGuard implements MongodbGuard<S> {
 interface TransactionTerms<S, T> {
   readonly work: (session: S) => T | Promise<T>
   readonly from?: string | undefined
-  /** Before the transaction. */
+  /** Before the transaction. Default: creates the collection of the fences. */
   readonly before?: () => Promise<void>
   /** In it, when the fences are raised. If it fails, it may be tried again in another transaction. */
   readonly entered?: (session: S) => Promise<void>
@@ -317,6 +332,16 @@ function workOrThrow(work: unknown): void {
 /** The commit may have taken effect although it failed: the server did not say otherwise. */
 function isUnknown(error: unknown): boolean {
   return hasLabel(error, 'UnknownTransactionCommitResult') || Number.isNaN(errorCode(error))
+}
+
+/** By the driver's specification: nothing of the transaction has taken effect, nor will it. */
+function isUndone(error: unknown): boolean {
+  return hasLabel(error, 'TransientTransactionError') && !hasLabel(error, 'UnknownTransactionCommitResult')
+}
+
+function uncommitted({ resources }: Fenced, cause: unknown): GuardError {
+  const what = `nothing was committed, because the server has ended the transaction (${messageOf(cause)})`
+  return new GuardError(`${what}; run the work again in a new one`, resources, { cause })
 }
 
 async function commit(session: DriverSession): Promise<void> {
@@ -336,7 +361,11 @@ const MOST_COMMITS = 3
 
 /** The driver may fail by a mistake of its own when the primary goes away in the middle of a commit. */
 function unknownOutcome({ resources }: Fenced, cause: TypeError): GuardError {
-  return new GuardError(`the commit failed (${cause.message}): whether it took effect is unknown`, resources, { cause })
+  return new GuardError(
+    `the commit failed (${cause.message}): whether it took effect is unknown; look, or write by once() with a key, which can be repeated`,
+    resources,
+    { cause },
+  )
 }
 
 async function aborted(session: DriverSession): Promise<void> {

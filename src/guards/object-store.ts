@@ -3,6 +3,7 @@ import { shown } from '../duration.ts'
 import { GuardError } from '../errors.ts'
 import type { CasStore, FencedValue } from './cas.ts'
 
+/** How objects are reached, and where in them the fence is. */
 export interface ObjectStoreOptions {
   /** Returns the URL of the object of a key. */
   url: (key: string) => string
@@ -20,6 +21,7 @@ export interface ObjectStoreOptions {
   headers?: Readonly<Record<string, string>>
 }
 
+/** A request to an object storage, as `fetch` takes it. */
 export interface ObjectRequest {
   readonly method: 'GET' | 'PUT'
   readonly headers: Record<string, string>
@@ -27,6 +29,7 @@ export interface ObjectRequest {
   readonly body?: Uint8Array & { readonly buffer: ArrayBuffer }
 }
 
+/** What is read of the answer of an object storage: a `Response` of `fetch` is one. */
 export interface ObjectResponse {
   readonly status: number
   readonly headers: { get(name: string): string | null }

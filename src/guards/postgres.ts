@@ -74,7 +74,10 @@ async function raise(
   )
   const refused = refusedOf(lease, seen, from)
   if (refused.length > 0) return refused
-  throw new GuardError('the fence was refused, and then found open: something else writes its table', resources)
+  throw new GuardError(
+    'the fence was refused, and then found open: something else writes its table; find out what, and try again',
+    resources,
+  )
 }
 
 async function raiseWithin(query: SqlQuery, table: string, lease: Fenced): Promise<readonly RefusedResource[]> {
@@ -83,10 +86,14 @@ async function raiseWithin(query: SqlQuery, table: string, lease: Fenced): Promi
     await query(`LOCK TABLE ${table} IN ROW EXCLUSIVE MODE`, [])
   } catch (error) {
     if (sqlState(error) !== '25P01') throw error
-    throw new GuardError('within() needs a connection with an open transaction', lease.resources, {
-      cause: error,
-      transient: false,
-    })
+    throw new GuardError(
+      'within() needs a connection with an open transaction: BEGIN on it first, or use transaction()',
+      lease.resources,
+      {
+        cause: error,
+        transient: false,
+      },
+    )
   }
   return raise(query, table, lease)
 }

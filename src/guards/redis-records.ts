@@ -9,7 +9,8 @@ const NOW = `local time = redis.call('time') local now = string.format('%.0f', t
 /**
  * KEYS: the record, then the script's own. ARGV: how long to keep the record in ms or '', an id of this call, then the script's
  * own. `token` and `engine` are those of the check around it. What a script has written stays written, so a result that cannot be
- * kept is recorded as such: the script must not run again. On one line, so that line numbers in errors are those of the script.
+ * kept is recorded as such: the script must not run again. For the same reason a user who may not record it is refused before the script
+ * runs; Redis 6.2 cannot tell. On one line, so that line numbers in errors are those of the script.
  */
 export function onceScript(script: string): string {
   const before = `
@@ -19,6 +20,11 @@ local function found()
 end
 local done = found()
 if done then return done end
+${NOW}
+local may = redis.acl_check_cmd
+if may and not (may('hset', KEYS[1], 'at', now) and (ARGV[1] == '' or may('pexpire', KEYS[1], ARGV[1]))) then
+  return redis.error_reply('NOPERM the script was not run, because this user may not record it: +hset +pexpire')
+end
 local keys, args = {}, {}
 for i = 2, #KEYS do keys[i - 1] = KEYS[i] end
 for i = 3, #ARGV do args[i - 2] = ARGV[i] end`
@@ -26,7 +32,6 @@ for i = 3, #ARGV do args[i - 2] = ARGV[i] end`
 end)(keys, args)
 if type(result) == 'table' and result.err then return result end
 if type(result) == 'table' and result.ok then result = result.ok end
-${NOW}
 redis.call('hset', KEYS[1], 'at', now, 'token', token, 'engine', engine, 'call', ARGV[2])
 if result ~= nil then
   local encoded, text = pcall(cjson.encode, result)
@@ -53,11 +58,21 @@ export function effectIn<T>(answer: unknown, key: string, { resources }: Fenced,
   return effectOf({ result: hasResult === '1' ? text! : null, at: Number(at), token: BigInt(token!) }, by === call)
 }
 
+/** Without a right the script does nothing, and the error names it. Redis 6.2 cannot tell. */
+const lacking = (what: string, onRuns: string, onOrder: string): string => `
+local may, lacks = redis.acl_check_cmd, ''
+for place, commands in ipairs(may and {'${onRuns}', '${onOrder}'} or {}) do
+  for command in string.gmatch(commands, '%l+') do
+    if not may(command, KEYS[place], 0, 0) then lacks = lacks .. ' +' .. command end
+  end
+end
+if lacks ~= '' then return redis.error_reply('NOPERM ${what}, because this user lacks' .. lacks) end`
+
 /**
  * A job has two keys: KEYS[1] has its runs, by owner, and KEYS[2] their order. ARGV: the owner, the run as JSON without its time,
  * how long it took, and 1 if it has ended. A beginning that comes late changes nothing.
  */
-export const RECORD_RUN = `
+export const RECORD_RUN = `${lacking('the run was not recorded', 'time hexists hset hdel', 'zadd zrange zrem')}
 ${NOW}
 if ARGV[4] == '0' and redis.call('hexists', KEYS[1], ARGV[1]) == 1 then return end
 redis.call('hset', KEYS[1], ARGV[1], ARGV[2])
@@ -66,7 +81,7 @@ local old = redis.call('zrange', KEYS[2], 0, -${MOST_RUNS + 1})
 for i = 1, #old do redis.call('hdel', KEYS[1], old[i]) redis.call('zrem', KEYS[2], old[i]) end`
 
 /** KEYS as above. ARGV: how many. */
-export const READ_RUNS = `
+export const READ_RUNS = `${lacking('the runs were not read', 'hget', 'zrevrange')}
 local all = {}
 local newest = redis.call('zrevrange', KEYS[2], 0, ARGV[1] - 1, 'withscores')
 for i = 1, #newest, 2 do all[#all + 1] = {newest[i], newest[i + 1], redis.call('hget', KEYS[1], newest[i]) or '{}'} end

@@ -12,6 +12,7 @@ import { keepMsOf, keyOrThrow, unknownEffect, type Effect, type EffectOptions } 
 import { fencedOrThrow, GuardContext, StoreGuard, type Fenced, type Guard, type GuardOptions } from './guard.ts'
 import { effectIn, onceScript, READ_RUNS, RECORD_RUN, runsIn, runText } from './redis-records.ts'
 
+/** Options of `redisGuard`. */
 export interface RedisGuardOptions extends GuardOptions {
   /**
    * Stands before the resource in the key of its fence. Default `ringfence:guard:`. With `once:` behind it, it stands before the key
@@ -20,11 +21,13 @@ export interface RedisGuardOptions extends GuardOptions {
   prefix?: string
 }
 
+/** Options of `set` of the guard of Redis. */
 export interface SetOptions {
   /** The value is forgotten after this time. Default: never. */
   ttl?: Duration
 }
 
+/** Keys and arguments of a Lua script of your own. */
 export interface ScriptInput {
   readonly keys?: readonly string[]
   readonly args?: readonly string[]
@@ -94,7 +97,8 @@ class RedisStoreGuard extends StoreGuard implements RedisGuard {
   }
 
   async delete(lease: Fenced, ...keys: string[]): Promise<number> {
-    if (keys.length === 0) throw new TypeError('keys: expected at least one')
+    if (keys.length === 0)
+      throw new TypeError('keys: expected at least one, got none; name the keys that the script writes')
     return Number(await this.#run(fencedOrThrow(lease), DELETE, { keys: stringsOrThrow(keys, 'keys') }))
   }
 

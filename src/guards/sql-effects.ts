@@ -39,7 +39,10 @@ export async function claimed(
     const [row] = await statements.read(query, table, key)
     if (row !== undefined) return storedOf(row)
   }
-  throw new GuardError(`'${key}' is recorded and cannot be read: something else writes its table`, lease.resources)
+  throw new GuardError(
+    `'${key}' is recorded and cannot be read: something else writes its table; find out what, and try again`,
+    lease.resources,
+  )
 }
 
 /** Completes our record and returns it as it will be found. */

@@ -21,6 +21,7 @@ import {
   fencedOrThrow,
   GuardContext,
   StoreGuard,
+  untrimmed,
   whileHeld,
   type Fenced,
   type Guard,
@@ -30,6 +31,7 @@ import type { RefusedResource } from './rows.ts'
 import { claimed, finished, type EffectStatements } from './sql-effects.ts'
 import { runOf, type RunStatements } from './sql-runs.ts'
 
+/** Options of the guards of PostgreSQL and MariaDB. */
 export interface SqlGuardOptions extends GuardOptions {
   /**
    * Where the fences are, one row a resource. Default `ringfence_guard`; may name a schema: `app.fences`. What `once` records is
@@ -38,13 +40,16 @@ export interface SqlGuardOptions extends GuardOptions {
   table?: string
 }
 
+/** Options of a transaction of the guard. */
 export interface TransactionOptions {
   /** Default: the database's own default. Every level is safe. */
   isolation?: Isolation
 }
 
+/** Options of an effect that happens once, in a transaction. */
 export interface SqlEffectOptions extends EffectOptions, TransactionOptions {}
 
+/** A guard of a SQL database: your work runs in a transaction that raises the fence first. */
 // oxlint-disable-next-line typescript/no-explicit-any -- a guard of any driver, whose work says itself what it gets
 export interface SqlGuard<Transaction = any> extends Guard, RunStore {
   /**
@@ -210,7 +215,10 @@ export class SqlStoreGuard<Transaction> extends StoreGuard implements SqlGuard<T
     const message = shortMessage(run.message)
     await this.#stored(() => runs.record(query, table, { ...run, message }))
     // Once a run, and after it: what is there to read is never less than it could be.
-    if (run.outcome !== 'began') await this.#stored(() => runs.trim(query, table, run.job, MOST_RUNS))
+    if (run.outcome === 'began') return
+    await this.#stored(() => runs.trim(query, table, run.job, MOST_RUNS)).catch((error: unknown) => {
+      throw untrimmed(error)
+    })
   }
 
   async runs(job: string, options: RunsOptions = {}): Promise<readonly RecordedRun[]> {

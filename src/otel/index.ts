@@ -7,6 +7,7 @@ import { SCOPE } from './levels.ts'
 import { Metrics } from './metrics.ts'
 import { Spans } from './spans.ts'
 
+/** Options of `instrument`. */
 export interface InstrumentOptions {
   /**
    * Puts a resource into a class, which becomes the attribute `ringfence.resource`: `(name) => name.split(':')[0]`. There

@@ -21,6 +21,7 @@ import { EngineError } from '../errors.ts'
 import { newOwner } from '../owner.ts'
 import { systemRandom } from '../random.ts'
 
+/** Options of the lease that another holder takes in a test. */
 export interface TakeOptions {
   /** When the lease of the other holder ends: nobody renews it. Default 30 s. */
   ttl?: Duration
@@ -68,9 +69,11 @@ export class TestEngine implements Engine {
     const { ttl = DEFAULT_TTL_MS, label = 'other' } = options
     const owner = newOwner(systemRandom, label)
     const next = { resources: [resource], owner, ttlMs: durationMs(ttl, 'ttl', { minMs: 1 }) }
-    const [first] = await this.#holders(resource)
-    const grant = first === undefined ? this.#memory.acquire(next) : this.#memory.handOver!(first, next)
-    const answer = await grant
+    const holders = await this.#holders(resource)
+    // In one turn: nobody else gets it in between.
+    const released = holders.map((holder) => this.#memory.release(holder))
+    const answer = await this.#memory.acquire(next)
+    await Promise.all(released)
     if (answer.kind !== 'granted')
       throw new Error(`${resource}: expected to take it, but it has changed hands meanwhile`)
     const lease = { ...next, token: answer.token }

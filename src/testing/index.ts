@@ -6,6 +6,7 @@ import { ManualClock } from './manual-clock.ts'
 export type { Other, TakeOptions } from './engine.ts'
 export { ManualClock, TestEngine }
 
+/** What `testLocks` makes: locks in memory, their engine and their clock. */
 export interface TestLocks {
   readonly locks: Locks
   readonly engine: TestEngine

@@ -1,6 +1,7 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import path from 'node:path'
+import { EdgeVM } from '@edge-runtime/vm'
 import { rolldown } from 'rolldown'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { oneBrowser } from './browser.ts'
@@ -32,10 +33,35 @@ test('ringfence and ringfence/memory are bundled for a browser without any impor
   expect(code).not.toMatch(/\b(from|import\(|require\()\s*["']node:/)
 })
 
-test('leases of memory() work in a browser, and what is missing there is said', async () => {
+/** What `programs/memory.mjs` leaves. */
+interface Result {
+  readonly order: readonly string[]
+  readonly reentrant: string
+  readonly busy: boolean
+  readonly owner: string
+}
+
+async function inBrowser(): Promise<Result> {
   const page = await browser.visit(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`)
   const handle = await page.waitForFunction(() => (globalThis as { result?: unknown }).result)
-  const result = (await handle.jsonValue()) as { order: string[]; reentrant: string; busy: boolean; owner: string }
+  return (await handle.jsonValue()) as Result
+}
+
+/** It has no modules, so the program is the body of a function. */
+async function inEdgeRuntime(): Promise<Result> {
+  const runtime = new EdgeVM()
+  expect(runtime.evaluate('typeof EdgeRuntime + typeof process + typeof MessageChannel')).toBe(
+    'stringundefinedundefined',
+  )
+  await runtime.evaluate<Promise<void>>(`(async () => { ${code.replace(/^export \{\s*\};?$/m, '')} })()`)
+  return JSON.parse(runtime.evaluate<string>('JSON.stringify(globalThis.result)')) as Result
+}
+
+test.each([
+  ['a browser', inBrowser],
+  ['the Edge Runtime', inEdgeRuntime],
+])('leases of memory() work in %s, and what is missing there is said', async (_, run) => {
+  const result = await run()
   const { order } = result
   expect(order.filter((entry) => /\D/.test(entry))).toEqual([
     'first begins',

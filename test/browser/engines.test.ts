@@ -25,7 +25,8 @@ import { startRedis, startRedisNodes } from '../../harness/servers/redis.ts'
 import { startZookeeper } from '../../harness/servers/zookeeper.ts'
 import { createFolder } from '../../harness/temporary-folder.ts'
 import { oneBrowser } from './browser.ts'
-import { cell, isLive, isRenewed, isTrue, row } from './page.ts'
+import { cell, focused, isLive, isRenewed, isTrue, row } from './page.ts'
+import { outsideAtAnyWidth } from './readable.ts'
 import { Site } from './site.ts'
 
 /** Real servers, and a way to reach them as one of several processes would. */
@@ -36,18 +37,18 @@ interface Servers {
 
 interface Kind {
   start(): Promise<Servers>
-  /** What a page says of one who waits: not every engine knows. */
+  /** How many wait, as a page says it; its details name them. Not every engine knows. */
   readonly waiting: '1' | '–'
-  /** Whether its details name them. */
-  readonly isNamed?: boolean
   /** Whether a look can see that a lease was renewed: Consul does not tell. */
   readonly isEndKnown?: boolean
+  /** Whether its servers tell what their clocks say. */
+  readonly isClockKnown?: boolean
 }
 
 const kinds: Record<string, Kind> = {
   redis: {
     waiting: '1',
-    isNamed: true,
+    isClockKnown: true,
     async start() {
       const server = await startRedis()
       const client = new Redis(server.url)
@@ -56,7 +57,7 @@ const kinds: Record<string, Kind> = {
   },
   redlock: {
     waiting: '1',
-    isNamed: true,
+    isClockKnown: true,
     async start() {
       const group = await startRedisNodes(3)
       const clients = group.urls.map((url) => new Redis(url))
@@ -68,6 +69,7 @@ const kinds: Record<string, Kind> = {
   },
   postgres: {
     waiting: '–',
+    isClockKnown: true,
     async start() {
       const server = await startPostgres()
       const pool = openPool({ connectionString: server.url })
@@ -76,6 +78,7 @@ const kinds: Record<string, Kind> = {
   },
   mariadb: {
     waiting: '–',
+    isClockKnown: true,
     async start() {
       const server = await startMariadb()
       const pool = createPool(server.url)
@@ -84,6 +87,7 @@ const kinds: Record<string, Kind> = {
   },
   mongodb: {
     waiting: '–',
+    isClockKnown: true,
     async start() {
       const server = await startMongodb()
       const client = await MongoClient.connect(server.url)
@@ -128,7 +132,7 @@ const browser = oneBrowser()
 
 describe.each(Object.keys(kinds))('%s', (kind) => {
   test('a grant, a renewal, a waiter and a release appear on a page that stays open', async () => {
-    const { waiting, isNamed = false, isEndKnown = true } = kinds[kind]!
+    const { waiting, isEndKnown = true, isClockKnown = false } = kinds[kind]!
     const servers = await kinds[kind]!.start()
     const locks = createLocks(servers.engine(), { ttl: '4s', label: 'billing-1' })
     const others = createLocks(servers.engine(), { ttl: '4s', label: 'billing-2', wait: '30s' })
@@ -144,6 +148,10 @@ describe.each(Object.keys(kinds))('%s', (kind) => {
       expect(await cell(page, 'order:42', 'holder')).toBe('billing-1')
       expect(await page.locator('#engine').textContent()).toBe(kind)
 
+      const tiles = page.locator('#nodes .numbers')
+      const tile = isClockKnown ? /^[\d.]+ msclock [+−][\d.]+ ms$/ : /^[\d.]+ ms$/
+      await isTrue('its first server answers', async () => tile.test((await tiles.first().textContent()) ?? ''))
+
       const second = await locks.acquire('stock:7')
       await row(page, 'stock:7').waitFor()
       expect(await cell(page, 'stock:7', 'token')).toBe(String(second.token))
@@ -152,12 +160,17 @@ describe.each(Object.keys(kinds))('%s', (kind) => {
 
       const next = others.acquire('order:42')
       await isTrue('one waits', async () => (await cell(page, 'order:42', 'waiters')) === waiting)
-      await row(page, 'order:42').click()
+      const grid = page.getByRole('grid', { name: 'Leases' })
+      expect(await grid.getByRole('row', { name: 'order:42' }).getAttribute('aria-rowindex')).toBe('2')
+      await page.getByRole('searchbox', { name: 'Search leases' }).press('ArrowDown')
+      await isTrue('the first is chosen', async () => (await focused(page)) === 'order:42')
+      await page.keyboard.press('Enter')
+      expect(await focused(page)).toBe('close')
       const named = page.locator('#line li .who')
       await isTrue('its details are there', async () => (await page.locator('#history li').count()) > 0)
       await isTrue(
         'who waits is named',
-        async () => (await named.allTextContents()).join() === (isNamed ? 'billing-2' : ''),
+        async () => (await named.allTextContents()).join() === (waiting === '1' ? 'billing-2' : ''),
       )
       const why = page.locator('#why')
       await page.locator('#why-box summary').click()
@@ -166,7 +179,9 @@ describe.each(Object.keys(kinds))('%s', (kind) => {
       expect(await page.getByRole('img', { name: 'billing-1: ' }).getAttribute('aria-label')).toMatch(
         isEndKnown ? /, renewed \d+ time/ : /ago, held now\.$/,
       )
-      await page.locator('#close').click()
+      expect(await outsideAtAnyWidth(page)).toEqual([])
+      await page.keyboard.press('Escape')
+      expect(await focused(page)).toBe('order:42')
       await first.release()
       const third = await next
       await isTrue('it is the next one’s', async () => (await cell(page, 'order:42', 'holder')) === 'billing-2')

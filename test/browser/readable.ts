@@ -8,13 +8,23 @@ export function outside(page: Page, within = 'body'): Promise<string[]> {
     return wide.concat([...document.querySelectorAll('${within} *')]
       .filter((element) => element.checkVisibility() && !element.closest('.unseen, .head'))
       // What a box cuts off is not outside of the screen.
-      .filter((element) => !element.closest('.cell, .brand, #holder, #nodes, .who') || element.matches('.cell, #holder, .who'))
+      .filter((element) => !element.closest('.cell, .brand, #holder, .who') || element.matches('.cell, #holder, .who'))
       .filter((element) => {
         const { left, right } = element.getBoundingClientRect()
         return right > width + 0.5 || left < -0.5
       })
       .map((element) => element.tagName + '#' + element.id + '.' + element.className))
   })()`)
+}
+
+/** The same at the width of a small phone, of a tablet and of a large screen. The page is left at the last of them. */
+export async function outsideAtAnyWidth(page: Page): Promise<string[]> {
+  const found: string[] = []
+  for (const width of [320, 768, 1920]) {
+    await page.setViewportSize({ width, height: 900 })
+    found.push(...(await outside(page)).map((what) => `${width} px: ${what}`))
+  }
+  return found
 }
 
 /** Texts whose colour is too near to what is behind them. */

@@ -5,6 +5,7 @@ import { redisGuard } from '../../src/guards/index.ts'
 import { startRedis } from '../../harness/servers/redis.ts'
 import { oneBrowser } from './browser.ts'
 import { focused, history, isLive, isTrue, row } from './page.ts'
+import { outsideAtAnyWidth } from './readable.ts'
 import { Stage } from './stage.ts'
 
 const browser = oneBrowser()
@@ -65,6 +66,8 @@ test('a job that nobody holds is found by its name, with its runs, which are not
   expect(await page.locator('#details :is(img, script, b)').count()).toBe(0)
   expect(await page.locator('#runs .age').first().textContent()).toMatch(/^\d+ \w+ \d{4}, \d\d:\d\d:\d\d$/)
 
+  expect(await outsideAtAnyWidth(page)).toEqual([])
+
   // A run that was too short for a look at the engine.
   await run()
   await isTrue('the third run', async () => (await shown()) === [done(2), ...known()].join('\n'))
@@ -82,14 +85,12 @@ test('who looks for runs where there are none is told so, also when there are no
   await using server = await startRedis()
   const client = new Redis(server.url)
   await using stage = await Stage.set(browser, { runs: redisGuard(client) })
-  const page = await stage.visit({ viewport: { width: 390, height: 844 } })
+  const page = await stage.visit()
   await isLive(page)
   await page.locator('#search').fill(` ${'x'.repeat(1000)} `)
   await page.locator('#job').click()
   await page.getByText('No run is recorded.', { exact: true }).waitFor()
-  expect(
-    await page.evaluate<number>('document.documentElement.scrollWidth - document.documentElement.clientWidth'),
-  ).toBe(0)
+  expect(await outsideAtAnyWidth(page)).toEqual([])
   await page.keyboard.press('Escape')
   expect(await focused(page)).toBe('search')
   client.disconnect()

@@ -7,6 +7,7 @@ import { startRedisNodes } from '../../harness/servers/redis.ts'
 import { createFolder, removeFolder } from '../../harness/temporary-folder.ts'
 import { oneBrowser } from './browser.ts'
 import { isLive, isTrue, names, row } from './page.ts'
+import { outsideAtAnyWidth } from './readable.ts'
 import { Site } from './site.ts'
 
 const browser = oneBrowser()
@@ -35,6 +36,10 @@ test('each of several engines has a link with how it is, and a page of its own',
     expect(await engines.getByRole('link', { name: 'orders' }).getAttribute('data-severity')).toMatch(
       /warning|critical/,
     )
+    await row(page, 'order:42').click()
+    await page.locator('#history li').waitFor()
+    expect(await outsideAtAnyWidth(page)).toEqual([])
+    await page.locator('#close').click()
 
     await engines.getByRole('link', { name: 'reports' }).press('Enter')
     await page.waitForURL(/\?engine=reports$/)

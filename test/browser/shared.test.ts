@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { memory } from '../../src/engines/memory.ts'
+import type { Engine, LeaseInfo } from '../../src/index.ts'
 import { createLocks } from '../../src/locks.ts'
 import { viewOf } from '../../harness/engine-view.ts'
 import { oneBrowser } from './browser.ts'
@@ -7,6 +8,40 @@ import { history, isTrue, row } from './page.ts'
 import { Site } from './site.ts'
 
 const browser = oneBrowser()
+
+test('a lock that is only offered has a row that says so, and no buttons', async () => {
+  const engine = memory()
+  await using locks = createLocks(viewOf(engine), { label: 'billing-1', ttl: '30s' })
+  await locks.acquire('order:42')
+  const offer = {
+    resource: 'order:43',
+    owner: `${'a'.repeat(32)}@billing-2`,
+    token: 0n,
+    remainingMs: 2000,
+    offered: true,
+  }
+  let isOffered = true
+  // As the Redis engine shows it; memory has no line to offer from.
+  const inspect = async function* (resource?: string): AsyncIterable<LeaseInfo> {
+    yield* engine.inspect(resource)
+    if (isOffered) yield offer
+  }
+  const offering = Object.create(viewOf(engine), { inspect: { value: inspect } }) as Engine
+  await using site = await Site.start(offering, { auth: () => 'write' })
+  const page = await browser.visit(site.url)
+  const offered = row(page, 'order:43')
+  await offered.waitFor()
+  expect(await offered.locator('.cell.holder').textContent()).toBe('offered to billing-2')
+  expect(await offered.locator('.cell.token').textContent()).toBe('–')
+  expect(await page.locator('#figure-leases').textContent()).toBe('1')
+  expect(await page.locator('#figure-holders').textContent()).toBe('1')
+  await offered.click()
+  await page.getByText('nobody: offered to billing-2').waitFor()
+  expect(await page.locator('#release').isVisible()).toBe(false)
+  isOffered = false
+  await page.getByText('Free: nobody holds it now.').waitFor()
+  await browser.leave()
+})
 
 test('each reader of a resource has a row of its own, and is released without the others', async () => {
   const engine = memory()

@@ -106,6 +106,42 @@ describe('history', () => {
   })
 })
 
+describe('a lock that is only offered', () => {
+  const offer = { token: 0n, owner: 'heir', offered: true, remainingMs: 2000, waiters: 2 }
+
+  test('has a row that says so, is no lease in the figures, and is not in the history', () => {
+    const { board, clock, look } = seen()
+    look()
+    look({ token: 1n })
+    board.changes()
+    clock.pass(1000)
+    look(offer)
+    expect(board.changes().set).toMatchObject([
+      { resource: 'x', owner: 'heir', offered: true, endsInMs: 2000, waiters: 2 },
+    ])
+    expect(board.figures()).toMatchObject({ leases: 0, waiters: 2, oldestMs: undefined })
+    expect([board.size, types(board)]).toEqual([0, ['released 1', 'granted 1']])
+    expect(board.history('x').lives).toHaveLength(1)
+    clock.pass(1000)
+    look({ token: 2n })
+    expect(board.changes().set[0]).not.toHaveProperty('offered')
+    expect(types(board)).toEqual(['granted 2', 'released 1', 'granted 1'])
+    look(offer)
+    look()
+    expect(board.changes().gone).toEqual(['x'])
+    expect(types(board)).toEqual(['released 2', 'granted 2', 'released 1', 'granted 1'])
+  })
+
+  test('after a lease that ran out is no release of it', () => {
+    const { board, clock, look } = seen()
+    look()
+    look({ token: 1n, remainingMs: 1000 })
+    clock.pass(2000)
+    look(offer)
+    expect(types(board)).toEqual(['lost 1', 'granted 1'])
+  })
+})
+
 describe('what a page is told', () => {
   test('is news alone: not a lease that only runs down, nor an end that moved by a little', () => {
     const { board, clock, look } = seen()

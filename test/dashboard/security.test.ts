@@ -269,7 +269,7 @@ test('the pages of a reader and of a writer are told what they may', async () =>
 })
 
 test.each<[object, RegExp]>([
-  [{ readToken: 'short' }, /^readToken: expected 16 to 512 characters, got 5$/],
+  [{ readToken: 'short' }, /^readToken: expected 16 to 512 characters, got 5; `openssl rand -hex 32` makes one$/],
   [{ writeToken: 17 }, /^writeToken: expected a string/],
   [{ readToken: 'with space 0123456789' }, /^readToken: expected printable ASCII/],
   [{ readToken: READ, writeToken: READ }, /^readToken: expected another token/],

@@ -47,6 +47,16 @@ function text({ kind, said }: WhyLine): string {
 }
 
 describe('why a lease is stuck', () => {
+  test('of what is only offered, it says to whom and for how long', () => {
+    const { look, said } = stuck()
+    look({ offered: true, token: 0n, remainingMs: 2000, waiters: 1 })
+    expect(said()).toEqual([
+      'fact: Nobody holds it now. It is offered to <web-3:4711>, the first in line, for 2 s more; then to the next.',
+      'fact: One waits for it.',
+      'next: It is not stuck: who wants it can have it.',
+    ])
+  })
+
   test('a holder that renews is named, with what to do about its process', () => {
     const { clock, look, said } = stuck()
     look({ heldMs: 5000, waiters: 0 })

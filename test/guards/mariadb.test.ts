@@ -285,7 +285,7 @@ describe('a transaction of our own', () => {
     const connection = await pool.getConnection()
     await expect(guard.within(connection, leaseOf(resource, 1n))).rejects.toMatchObject({
       code: 'GUARD',
-      message: 'within() needs a connection with an open transaction',
+      message: 'within() needs a connection with an open transaction: BEGIN on it first, or use transaction()',
       transient: false,
     })
     await connection.release()

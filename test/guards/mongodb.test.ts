@@ -196,7 +196,11 @@ describe('a transaction', () => {
     const work = mongodbGuard(db).transaction(leaseOf(freshResource(), 1n), async (session) => {
       await accounts.insertOne({ _id: 'first', balance: 0 }, { session }).catch(() => undefined)
     })
-    await expect(work).rejects.toMatchObject({ codeName: 'NoSuchTransaction' })
+    await expect(work).rejects.toMatchObject({
+      code: 'GUARD',
+      transient: true,
+      cause: { codeName: 'NoSuchTransaction' },
+    })
   })
 
   test('of our own must be open', async () => {

@@ -124,6 +124,60 @@ test('without a replica set there is no once, and the error says so; runs are re
   await own.close()
 })
 
+test('the first calls of six clients at once, in a database without collections of the guard', async () => {
+  const clients = Array.from({ length: 6 }, () => new MongoClient(server.url))
+  const name = `fresh_${process.pid}`
+  const effects = client.db(name).collection<Counter>('effects')
+  await client.db(name).createCollection('effects')
+  const calls = clients.flatMap((own, index) =>
+    ['one', 'two'].map(async (key) => {
+      const lease = leaseOf(`${key}:${index}`, 1n)
+      return mongodbGuard(own.db(name)).once(lease, key, async (session) => {
+        await own
+          .db(name)
+          .collection<Counter>('effects')
+          .updateOne({ _id: key }, { $inc: { n: 1 } }, { upsert: true, session })
+        return { key, index }
+      })
+    }),
+  )
+  const got = await Promise.all(calls)
+  expect(got.filter(({ ran }) => ran)).toHaveLength(2)
+  expect(new Set(got.map(({ value }) => JSON.stringify(value))).size).toBe(2)
+  expect(await effects.find().sort({ _id: 1 }).toArray()).toEqual([
+    { _id: 'one', n: 1 },
+    { _id: 'two', n: 1 },
+  ])
+  for (const own of clients) await own.close()
+})
+
+test.each(['once', 'transaction'] as const)(
+  '%s, whose transaction the server has ended before the commit: a transient error, and nothing is committed',
+  async (call) => {
+    const guard = mongodbGuard(db)
+    const [counter, inside] = [freshResource(), { kill: true }]
+    const work = async (session: ClientSession): Promise<number> => {
+      await counters.updateOne({ _id: counter }, { $inc: { n: 1 } }, { upsert: true, session })
+      if (inside.kill) await db.command({ killSessions: [session.id] })
+      return 1
+    }
+    const key = freshKey()
+    const write = async (): Promise<unknown> => {
+      const lease = leaseOf(counter, 1n)
+      return call === 'once' ? guard.once(lease, key, work) : guard.transaction(lease, work)
+    }
+    await expect(write()).rejects.toMatchObject({
+      code: 'GUARD',
+      transient: true,
+      message: expect.stringContaining('nothing was committed') as string,
+    })
+    expect(await bench().read(counter)).toBe(0)
+    inside.kill = false
+    await write()
+    expect(await bench().read(counter)).toBe(1)
+  },
+)
+
 test('collections are named after that of the fences', async () => {
   const guard = mongodbGuard(db, { collection: 'mine' })
   await guard.once(leaseOf('a', 1n), 'k', () => 1)

@@ -198,6 +198,23 @@ test('a user of an ACL needs the commands that the documents name', async () => 
   for (const own of opened) own.disconnect()
 })
 
+test.each(ACL.once)(
+  'a user who lacks %s cannot have a script run, whose effect would be there again with each repeat',
+  async (lacking) => {
+    const [username, resource] = [`lacks${lacking}`, freshResource()]
+    const rights = ['allkeys', '+@all', lacking.replace('+', '-')]
+    await client.call('ACL', 'SETUSER', username, 'on', 'nopass', ...rights)
+    const login = { username, password: 'any', enableReadyCheck: false }
+    const own = new Redis({ host: server.host, port: server.port, ...login })
+    const work = { script: "return redis.call('incr', KEYS[1])", keys: [counterKey(resource)] }
+    await expect(redisGuard(own).once(leaseOf(resource, 1n), freshKey(), work, { keep: '1d' })).rejects.toThrow(
+      /can't run|no permissions|lacks|may not record/i,
+    )
+    own.disconnect()
+    expect(await client.get(counterKey(resource))).toBeNull()
+  },
+)
+
 test('work that is no script is refused by name', async () => {
   const [guard, lease] = [redisGuard(client), leaseOf(freshResource(), 1n)]
   await expect(guard.once(lease, 'k', (() => 1) as never)).rejects.toThrow(

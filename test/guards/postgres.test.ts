@@ -370,7 +370,7 @@ describe('a transaction of our own', () => {
     const client = await pool.connect()
     await expect(guard.within(client, leaseOf(resource, 9n))).rejects.toMatchObject({
       code: 'GUARD',
-      message: 'within() needs a connection with an open transaction',
+      message: 'within() needs a connection with an open transaction: BEGIN on it first, or use transaction()',
       transient: false,
     })
     client.release()

@@ -8,26 +8,18 @@ import { createFolder, giveToServer, removeFolder } from '../../harness/temporar
 import { until } from '../../harness/until.ts'
 import { EXIT } from '../../src/cli/exit-codes.ts'
 import { redlock } from '../../src/engines/redis/index.ts'
+import { redisGuard } from '../../src/guards/redis.ts'
 import { createLocks, type Locks } from '../../src/index.ts'
 
 const PAGES = path.resolve(import.meta.dirname, '../../docs/operating')
 const read = (name: string): string => readFileSync(path.join(PAGES, name), 'utf8')
 
-/** As arguments of the server, which are its own words with two dashes before. The harness has the ports and the folders. */
-const settings = read('redis.conf')
-  .split('\n')
-  .filter((line) => /^\w/.test(line) && !/^(port|bind|aclfile) /.test(line))
-  .flatMap((line) => {
-    const [name, ...values] = line.split(' ')
-    return [`--${name}`, ...values.map((value) => (value === '""' ? '' : value))]
-  })
-
 const home = new Home()
 const folder = createFolder('acl')
 
 /** A file that the servers may read. */
-function userFile(text: string): string {
-  const file = path.join(folder, `${text.length}.acl`)
+function serverFile(name: string, text: string): string {
+  const file = path.join(folder, name)
   writeFileSync(file, text)
   giveToServer(file)
   return file
@@ -38,8 +30,9 @@ let clients: Redis[]
 let env: { RINGFENCE_URL: string }
 
 beforeAll(async () => {
-  const users = userFile(read('users.acl'))
-  servers = await startRedisNodes(5, { args: [...settings, '--aclfile', users] })
+  const users = serverFile('users.acl', read('users.acl'))
+  const config = read('redis.conf').replace(/^aclfile .*/m, `aclfile ${users}`)
+  servers = await startRedisNodes(5, { config: serverFile('redis.conf', config) })
   const places = servers.nodes.map(({ host, port }) => `${host}:${port}`)
   clients = places.map((place) => new Redis(`redis://app:change-this@${place}`))
   // One of them restarts; the driver's own reports of it are not what is tested.
@@ -52,8 +45,6 @@ afterAll(async () => {
   await servers.stop()
   removeFolder(folder)
 })
-
-const isRewritten = (info: string): boolean => /aof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0/.test(info)
 
 /** What the doctor warns of. */
 async function unfit(locks: Locks): Promise<string[]> {
@@ -69,6 +60,12 @@ test('five nodes with redis.conf and users.acl are fit, but for the machine that
   const notes = findings.filter(({ severity }) => severity === 'note').map(({ id }) => id)
   // The limit of memory is a choice of the file.
   expect([...new Set(notes)].toSorted()).toEqual(['redis/eviction-policy', 'redis/machines'])
+  // The servers have read the file.
+  const ops = `redis://ops:change-this-too@${servers.nodes[0]!.host}:${servers.nodes[0]!.port}`
+  const operator = new Redis(ops)
+  expect(await operator.config('GET', 'tcp-keepalive')).toEqual(['tcp-keepalive', '60'])
+  expect(await operator.config('GET', 'save')).toEqual(['save', ''])
+  operator.disconnect()
   await locks.close()
 })
 
@@ -88,6 +85,34 @@ test('the user of the page may hold, wait, share and be woken, and nothing else'
   await Promise.all([locks.close(), others.close()])
 })
 
+test('the user for a store of runs keeps them; the user of the locks is told which rights it lacks', async () => {
+  const [, line = ''] = /<!-- store\.acl -->\n```\nuser (.*)\n```/.exec(read('deploying.md')) ?? []
+  const place = `${servers.nodes[1]!.host}:${servers.nodes[1]!.port}`
+  const operator = new Redis(`redis://ops:change-this-too@${place}`)
+  await operator.call('ACL', 'SETUSER', ...line.split(' '))
+  const once = ['run', '--once', 'nightly', '--', 'true']
+  const as = (user: string): { env: Record<string, string> } => ({
+    env: { RINGFENCE_STORE: `redis://${user}:change-this@${place}` },
+  })
+  const refused = await home.run(once, as('app'))
+  expect(refused.stderr).toMatch(
+    /the run was not recorded, because this user lacks \+hexists \+hdel\n {2}next: .*\+hdel/,
+  )
+  expect(await home.run(once, as('store'))).toMatchObject({ code: 0, stderr: '' })
+  expect((await home.run(['runs', 'nightly'], as('store'))).stdout).toContain(' done ')
+  // As a guard that a program has.
+  const client = new Redis(`redis://store:change-this@${place}`)
+  const effect = redisGuard(client).once(
+    { resources: ['a'], token: 1n, engine: 'e' },
+    'k',
+    { script: '' },
+    { keep: '1d' },
+  )
+  expect(await effect).toMatchObject({ ran: true })
+  client.disconnect()
+  operator.disconnect()
+})
+
 test('a durable node that restarts votes again as soon as a client uses it', async () => {
   await servers.nodes[0]!.restart()
   const locks = createLocks(redlock(clients, { prefix: 'lock:' }), { wait: '10s' })
@@ -103,7 +128,7 @@ test.each([
   { rights: '', kept: null },
   { rights: ' ~* &* +@all', kept: 'a lease' },
 ])('a server whose user default is off with the rights "$rights" starts with $kept', async ({ rights, kept }) => {
-  const users = userFile(`user default off${rights}\nuser ops on >any ~* &* +@all\n`)
+  const users = serverFile(`default${rights.length}.acl`, `user default off${rights}\nuser ops on >any ~* &* +@all\n`)
   await using server = await startRedis({ durable: true, args: ['--aclfile', users] })
   const client = new Redis(`redis://ops:any@${server.host}:${server.port}`)
   client.on('error', () => undefined)
@@ -118,28 +143,6 @@ test.each([
   await server.restart()
   expect(await client.mget('plain', 'lock')).toEqual(['kept', kept])
   client.disconnect()
-})
-
-test('nodes whose user default has no rights are not believed to have kept a lease, and the doctor says why', async () => {
-  const users = userFile('user default off\nuser ops on >any ~* &* +@all\n')
-  await using nodes = await startRedisNodes(3, { durable: true, args: ['--aclfile', users] })
-  const clients = nodes.nodes.map(({ host, port }) => new Redis(`redis://ops:any@${host}:${port}`))
-  for (const client of clients) client.on('error', () => undefined)
-  const [one, two] = [createLocks(redlock(clients)), createLocks(redlock(clients))]
-  await (await one.acquire('warm-up')).release()
-  for (const client of clients) await client.call('BGREWRITEAOF')
-  await until(async () => (await Promise.all(clients.map((client) => client.info('persistence')))).every(isRewritten), {
-    what: 'the files are rewritten',
-  })
-  await one.acquire('order', { ttl: '60s', renew: false })
-  for (const node of nodes.nodes) await node.restart()
-  expect(await clients[0]!.exists('order', 'ringfence:stamp')).toBe(1)
-  await expect(two.tryAcquire('order')).rejects.toThrow('may have forgotten leases')
-  expect(await unfit(two)).toContainEqual(
-    expect.stringMatching(/^redis\/persistence: .* But the user default has no right to write\.$/),
-  )
-  await Promise.all([one.close(), two.close()])
-  for (const client of clients) client.disconnect()
 })
 
 test('the commands of the page about a stuck lock do what it says', async () => {

@@ -90,7 +90,7 @@ test('the files that a page shows are the files beside it', () => {
   const page = read('running.md') + read('deploying.md')
   for (const [, name = '', shown] of page.matchAll(/<!-- (\S+) -->\n```\w*\n([\s\S]*?)```/g))
     expect(shown).toBe(read(name))
-  expect([...page.matchAll(/<!-- \S+ -->/g)].length).toBe(5)
+  expect([...page.matchAll(/<!-- \S+ -->/g)].length).toBe(7)
 })
 
 test('every alert names a heading that exists, and every heading an alert', () => {

@@ -77,7 +77,7 @@ describe.each(['redis', 'redlock'] as const)('processes in line on %s', (name) =
     await using line = await startLine(name)
     const lease = await line.locks.acquire('order', { wait: '10s' })
     const workers = [await line.waiter(), await line.waiter(), await line.waiter(), await line.waiter()]
-    const since = (await line.inLine()).map((one) => one.since)
+    const since = (await line.inLine()).map((one) => one.since!)
     expect(since).toEqual(since.toSorted((a, b) => a - b))
     await lease.release()
     let token = lease.token

@@ -74,7 +74,9 @@ describe('a grant that came too late', () => {
     await it.clock.advance(900)
     expect(lease.reason).toBeInstanceOf(EngineError)
     expect(lease.reason).toMatchObject({
-      message: 'granted too late: the attempt took 900 ms of a ttl of 1000 ms',
+      message:
+        'granted too late: the attempt took 900 ms of a ttl of 1000 ms, and was undone; give it a longer ttl, or let ' +
+        'locks.check() say what is slow',
       resources: ['a'],
       transient: true,
     })

@@ -19,8 +19,18 @@ function lazyClients(count: number): Redis[] {
 describe('a resource name', () => {
   test.each([
     ['an empty one', '', RangeError, 'resource: expected a name, got an empty string'],
-    ['a huge one', 'x'.repeat(100_000), RangeError, 'resource: expected at most 1024 bytes, got 100000'],
-    ['a line break', 'a\nb', RangeError, String.raw`resource: expected a name without control characters, got "a\nb"`],
+    [
+      'a huge one',
+      'x'.repeat(100_000),
+      RangeError,
+      'resource: expected at most 1024 bytes, got 100000; take a hash of it',
+    ],
+    [
+      'a line break',
+      'a\nb',
+      RangeError,
+      String.raw`resource: expected a name without control characters, got "a\nb"; encode them, for example by encodeURIComponent`,
+    ],
     [
       'a null byte',
       'a\0b',
@@ -28,7 +38,12 @@ describe('a resource name', () => {
       String.raw`resource: expected a name without control characters, got "a\u0000b"`,
     ],
     ['a delete', 'a\u007f', RangeError, 'resource: expected a name without control characters, got '],
-    ['half a character', 'a\ud800b', RangeError, String.raw`resource: expected well-formed Unicode, got "a\ud800b"`],
+    [
+      'half a character',
+      'a\ud800b',
+      RangeError,
+      String.raw`resource: expected well-formed Unicode, got "a\ud800b"; a character was cut in two: cut between characters`,
+    ],
     ['a number', 5, TypeError, 'resource: expected a string or an array of strings, got 5'],
     ['nothing', undefined, TypeError, 'resource: expected a string or an array of strings, got undefined'],
     ['null', null, TypeError, 'resource: expected a string or an array of strings, got null'],
@@ -38,9 +53,9 @@ describe('a resource name', () => {
       'too many',
       Array.from({ length: 101 }, (_, i) => `r${i}`),
       RangeError,
-      'resource: expected 1 to 100 names, got 101',
+      'resource: expected 1 to 100 names, got 101; take one name for all of them',
     ],
-    ['a number among names', ['a', 5], TypeError, 'resource: expected a string, got 5'],
+    ['a number among names', ['a', 5], TypeError, "resource: expected a string, got 5; write '5'"],
     ['an empty one among names', ['a', ''], RangeError, 'resource: expected a name, got an empty string'],
   ])(
     'that is %s is refused by every method, and nothing is asked of the engine',

@@ -1,7 +1,6 @@
-import { execFileSync } from 'node:child_process'
 import * as fc from 'fast-check'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
-import { elapsedMs, instant, machineClock, sleep, systemClock } from '../../src/clock.ts'
+import { elapsedMs, instant, sleep, systemClock } from '../../src/clock.ts'
 import { ManualClock } from '../../harness/manual-clock.ts'
 
 describe('elapsed time', () => {
@@ -125,12 +124,4 @@ describe('the manual clock of these tests', () => {
     await clock.stall(100)
     expect(fired).toEqual([100, 100])
   })
-})
-
-test('the clock of the machine is the same in another process', () => {
-  const beforeMs = machineClock.machineMs()
-  const read = 'process.stdout.write(String(Number(process.hrtime.bigint()) / 1e6))'
-  const thereMs = Number(execFileSync(process.execPath, ['-e', read], { encoding: 'utf8' }))
-  expect(thereMs).toBeGreaterThan(beforeMs)
-  expect(thereMs).toBeLessThan(machineClock.machineMs())
 })

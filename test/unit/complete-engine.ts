@@ -15,7 +15,7 @@ import { EngineError } from '../../src/errors.ts'
 /** What all engines on one store share: as the server would have it. */
 export interface Store {
   readonly engine: Engine
-  readonly queue: { readonly request: LeaseRequest; serve: () => void }[]
+  readonly queue: { readonly request: LeaseRequest; readonly since: number; serve: () => void }[]
 }
 
 export function newStore(): Store {
@@ -71,7 +71,7 @@ export class CompleteEngine implements Engine {
   async enqueue(request: LeaseRequest, signal: AbortSignal): Promise<QueuedGrant> {
     const { queue } = this.store
     signal.throwIfAborted()
-    const place = { request, serve: (): void => undefined }
+    const place = { request, since: systemClock.wallMs(), serve: (): void => undefined }
     queue.push(place)
     const aborted = new Promise<never>((_, reject) => {
       signal.addEventListener('abort', () => reject(signal.reason as Error))
@@ -106,8 +106,9 @@ export class CompleteEngine implements Engine {
 
   async *inspect(resource?: string): AsyncIterable<LeaseInfo> {
     for await (const info of this.store.engine.inspect(resource)) {
-      const waiters = this.store.queue.filter(({ request }) => request.resources.includes(info.resource)).length
-      yield { ...info, waiters }
+      const places = this.store.queue.filter(({ request }) => request.resources.includes(info.resource))
+      const line = places.map(({ request, since }) => ({ owner: request.owner, since }))
+      yield { ...info, waiters: line.length, ...(line.length > 0 && { line }) }
     }
   }
 

@@ -1,5 +1,6 @@
 import { AssertionError } from 'node:assert'
 import { describe, expect, test } from 'vitest'
+import { systemClock } from '../../src/clock.ts'
 import { conformance, type ConformanceCase, type OptionalMethod } from '../../src/conformance/index.ts'
 import type { Extension, Grant, LeaseInfo, LeaseRef, LeaseRequest, Refusal } from '../../src/engine.ts'
 import { newStore, SharingEngine, type Store } from './complete-engine.ts'
@@ -222,7 +223,7 @@ const BROKEN: readonly (readonly [wrong: string, found: string, EngineClass])[] 
     class extends SharingEngine {
       override async enqueue(request: LeaseRequest, signal: AbortSignal): ReturnType<SharingEngine['enqueue']> {
         return super.enqueue(request, signal).catch((error) => {
-          this.store.queue.push({ request, serve: () => undefined })
+          this.store.queue.push({ request, since: systemClock.wallMs(), serve: () => undefined })
           throw error
         })
       }
@@ -234,7 +235,8 @@ const BROKEN: readonly (readonly [wrong: string, found: string, EngineClass])[] 
     class extends SharingEngine {
       override async acquire(request: LeaseRequest): Promise<Grant | Refusal> {
         const outcome = await super.acquire(request)
-        if (outcome.kind === 'refused') this.store.queue.push({ request, serve: () => undefined })
+        if (outcome.kind === 'refused')
+          this.store.queue.push({ request, since: systemClock.wallMs(), serve: () => undefined })
         return outcome
       }
     },

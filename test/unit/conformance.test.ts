@@ -391,11 +391,22 @@ const BROKEN: readonly (readonly [wrong: string, found: string, EngineClass])[] 
     },
   ],
   [
+    'shows the last in the queue first',
+    'enqueue is seen by inspect: who waits, in which order and since when',
+    class extends CompleteEngine {
+      override async *inspect(resource?: string): AsyncIterable<LeaseInfo> {
+        for await (const info of super.inspect(resource)) {
+          yield { ...info, ...(info.line !== undefined && { line: info.line.toReversed() }) }
+        }
+      }
+    },
+  ],
+  [
     'keeps the place of a wait that was aborted',
     'enqueue rejects with the reason of its signal, and by then its place is given up',
     class extends CompleteEngine {
       override async enqueue(request: LeaseRequest, signal: AbortSignal): ReturnType<CompleteEngine['enqueue']> {
-        const place = { request, serve: (): void => undefined }
+        const place = { request, since: systemClock.wallMs(), serve: (): void => undefined }
         try {
           return await super.enqueue(request, signal)
         } catch (error) {

@@ -34,7 +34,7 @@ test('servers with the same fact are one finding, and those with another fact of
     { id: 'x', severity: 'note', facts: [{ found: 'F.', nodes: ['d'] }], meaning: 'M.', remedy: 'Another.' },
     { id: 'x', severity: 'ok', facts: [{ found: 'F.', nodes: ['a'] }], meaning: 'M.' },
   ])
-  expect(countsOf(groups)).toBe('1 critical, 2 note, 1 ok')
+  expect(countsOf(groups)).toBe('1 critical, 2 notes, 1 ok')
 })
 
 test('the score is 0 with anything critical, and above 0 without', () => {

@@ -145,6 +145,13 @@ test('every error is JSON, with its code, its fields, tokens as text and causes 
   })
 })
 
+test('whatever the cause has become, an error is JSON: test runners make plain objects of causes', () => {
+  const told = Object.assign(Object.create(null) as object, { message: 'connect ECONNREFUSED' })
+  expect(json(new EngineError('no answer', ['a'], { cause: told }))).toMatchObject({ cause: 'connect ECONNREFUSED' })
+  for (const cause of [Object.create(null), { message: 5, toString: 5 }, Symbol('x'), undefined, null, 'text'])
+    expect(json(new EngineError('no answer', ['a'], { cause }))).toMatchObject({ message: 'no answer' })
+})
+
 function json(error: RingfenceError): unknown {
   expect(error).toBeInstanceOf(RingfenceError)
   return (JSON.parse(JSON.stringify({ error })) as { error: unknown }).error

@@ -1,6 +1,7 @@
 import * as fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import type { LeaseLostError } from '../../src/errors.ts'
+import type { Lease } from '../../src/lease.ts'
 import { settled } from '../../harness/manual-clock.ts'
 import { fails, Gate, lost, unknown } from '../../harness/scripted-engine.ts'
 import { bench, type Bench } from './bench.ts'
@@ -169,6 +170,26 @@ describe('unknown is not lost', () => {
     expect(events.at(-1)).toMatchObject({ type: 'renewed', slackMs: 2000 })
     expect(lease.remaining()).toBe(6000)
   })
+
+  test.each([
+    ['a renewal', '6s', ({ clock }: Bench) => clock.advance(2000)],
+    ['a shorter extension', '1m', (_: Bench, lease: Lease) => lease.extend('6s').catch(() => undefined)],
+  ] as const)(
+    '%s in doubt may take effect after a longer extension: it is not believed for longer',
+    async (_, ttl, doubt) => {
+      const it = bench({ ttl })
+      const { clock, engine, locks, told } = it
+      const lease = await locks.acquire('a')
+      engine.next.extend.push(unknown('late'))
+      await doubt(it, lease)
+      expect(told().at(-1)).toBe('doubtful')
+      await lease.extend('10m')
+      expect(lease.remaining()).toBe(6000)
+      await clock.advance(2000)
+      expect(lease.remaining()).toBe(6000)
+      expect(engine.calls.at(-1)).toMatchObject({ leases: [{ ttlMs: 600_000 }] })
+    },
+  )
 
   test('a rejection of the engine is a doubt like any other', async () => {
     const { clock, engine, locks, events } = bench({ ttl: '6s' })

@@ -290,7 +290,8 @@ describe('extend', () => {
     await clock.advance(480)
     expect(engine.count('extend')).toBeGreaterThan(1)
     expect(lease.held).toBe(true)
-    expect(lease.remaining()).toBeGreaterThan(500)
+    // Not for longer: it may still take effect.
+    expect(lease.remaining()).toBeLessThanOrEqual(500)
   })
 
   test('twice at once is sent one after the other: the last one asked for is the one that counts', async () => {

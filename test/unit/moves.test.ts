@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import type { AdoptedGrant, LeaseRef } from '../../src/engine.ts'
+import type { AdoptedGrant, Extension, LeaseRef } from '../../src/engine.ts'
 import { EngineError, LeaseLostError } from '../../src/errors.ts'
 import type { Lease, LeaseJson } from '../../src/lease.ts'
 import { fails, Gate, unknown } from '../../harness/scripted-engine.ts'
@@ -81,6 +81,37 @@ describe('handOff', () => {
     expect(lease.moved).toBe(true)
   })
 
+  test.each([
+    ['by an extension', undefined],
+    ['by a step of its own', async (): Promise<Extension> => ({ kind: 'unknown', cause: new Error('no answer') })],
+  ])(
+    'whose outcome is unknown may come after a later extension, %s: nothing beyond it is counted on',
+    async (_how, leave) => {
+      const { engine, locks } = bench({ ttl: '9s' }, leave === undefined ? {} : { leave })
+      const lease = await locks.acquire('a')
+      engine.next.extend.push(...(leave === undefined ? [unknown('no answer')] : []))
+      await expect(lease.handOff()).rejects.toThrow(new EngineError('could not hand off: no answer', ['a']))
+      await lease.extend('1m')
+      expect(lease.remaining()).toBe(9000)
+    },
+  )
+
+  test('that is under way keeps an extension waiting, which it would shorten', async () => {
+    const gate = new Gate()
+    const leave = async (): Promise<Extension> => {
+      await gate.opened
+      return { kind: 'unknown', cause: new Error('no answer') }
+    }
+    const { clock, engine, locks } = bench({ ttl: '9s' }, { leave })
+    const lease = await locks.acquire('a')
+    const both = Promise.allSettled([lease.handOff(), lease.extend('1m')])
+    await clock.advance(0)
+    expect(engine.count('extend')).toBe(0)
+    gate.open()
+    await both
+    expect(lease.remaining()).toBe(9000)
+  })
+
   test('of a lease that is over says why it is', async () => {
     const { locks } = bench()
     const lease = await locks.acquire('a')
@@ -114,7 +145,7 @@ describe('handOff', () => {
   test('of a shared lease, of an engine without hand-over, and of a job within its atLeast is refused', async () => {
     const shared = await bench().locks.acquire('a', { shared: true })
     await expect(shared.handOff()).rejects.toThrow(
-      /^lease.shared: expected false, because a shared lease need not move/,
+      /^lease.shared: expected false, got true; a shared lease need not move/,
     )
     const none = await bench({}, { handOver: false }).locks.acquire('a')
     await expect(none.handOff()).rejects.toThrow(/^engine: expected one whose leases can move to another process, got /)
@@ -132,6 +163,18 @@ describe('handOff', () => {
 })
 
 describe('adopt', () => {
+  test('a permit of a semaphore stays taken; its number is in its name only', async () => {
+    const here = bench()
+    const { locks } = here
+    const ticket = sent(await (await locks.semaphore('gpu', 1).acquire()).handOff())
+    const lease = await neighbour(here).adopt(ticket)
+    expect(lease.resources).toEqual(['gpu#0'])
+    expect(lease).not.toHaveProperty('permit')
+    expect(await locks.semaphore('gpu', 1).tryAcquire()).toBeNull()
+    await lease.release()
+    expect(await locks.semaphore('gpu', 1).tryAcquire()).toHaveProperty('permit', 0)
+  })
+
   test('makes the lease this process’s, with a new owner and token, renews it and releases it', async () => {
     const it = bench({ ttl: '9s', label: 'worker' })
     const { clock, locks, events } = it
@@ -174,7 +217,9 @@ describe('adopt', () => {
     await lease.release()
     await expect(locks.adopt(ticket)).rejects.toMatchObject({
       reason: 'expired',
-      message: expect.stringMatching('nobody has it now: its time was up before it was adopted, or') as string,
+      message: expect.stringMatching(
+        'nobody has it now: its time was up before it was adopted, it was adopted and released already, or the ticket is of',
+      ) as string,
     })
   })
 
@@ -191,7 +236,7 @@ describe('adopt', () => {
     expect(engine.calls.length).toBe(before)
   })
 
-  test('that the engine fails rejects with its error; one that was granted too late, or after a close, is undone', async () => {
+  test('that the engine fails rejects with its error; one that was granted too late, or after a close, is given back', async () => {
     const it = bench({ ttl: '9s' })
     const { clock, engine, locks } = it
     const ticket = async (name: string): Promise<LeaseJson> => {
@@ -210,9 +255,42 @@ describe('adopt', () => {
         return outcome
       })
       await expect(locks.adopt(lease)).rejects.toThrow(error)
-      expect(await neighbour(it).tryAcquire(name)).not.toBeNull()
+      expect(await neighbour(it).tryAcquire(name)).toBeNull()
+      expect((await neighbour(it).adopt(lease)).held).toBe(true)
     }
     await expect(locks.adopt(await ticket('d'))).rejects.toThrow(/closed/)
+  })
+
+  test('with a shorter ttl that is granted too late leaves the lease to a holder that goes on, for the time that it counts on', async () => {
+    const it = bench()
+    const { clock, engine, locks } = it
+    const [holder, rival] = [neighbour(it), neighbour(it)]
+    const lease = await holder.acquire('a', { ttl: '60s' })
+    engine.next.handOver.push(async (_call, pass) => {
+      const outcome = await pass()
+      clock.pass(950)
+      return outcome
+    })
+    await expect(locks.adopt(sent(lease.toJSON()), { ttl: '1s' })).rejects.toThrow('granted too late')
+    await clock.advance(15_000)
+    expect(lease.held).toBe(true)
+    expect(await rival.tryAcquire('a')).toBeNull()
+    await clock.advance(60_000)
+    expect(lease.held).toBe(true)
+    expect(await lease.release()).toBe(true)
+  })
+
+  test('of a ticket of another server with an engine of the same identity changes nothing there, and says so', async () => {
+    const [here, there] = [bench(), neighbour(bench())]
+    const lease = await there.acquire('a')
+    const ticket = sent(await lease.handOff())
+    await expect(here.locks.adopt(ticket)).rejects.toThrow(
+      "or the ticket is of another server or database whose engine is 'memory' as well",
+    )
+    await using other = await here.locks.acquire('a')
+    await expect(here.locks.adopt(ticket)).rejects.toMatchObject({ reason: 'gone' })
+    expect(other.held).toBe(true)
+    expect((await there.adopt(ticket)).held).toBe(true)
   })
 
   test('keeps the owner and the token where the engine says so', async () => {
@@ -239,7 +317,7 @@ describe('adopt', () => {
       /^lease: expected the object that handOff\(\) or toJSON\(\) gave, got '{}'; JSON.parse it first$/,
     ],
     [{ resources: 'a' }, TypeError, /^lease.resources: expected an array of names, .* got 'a'$/],
-    [{ resources: [1] }, TypeError, /^resource: expected a string, got 1$/],
+    [{ resources: [1] }, TypeError, /^resource: expected a string, got 1; write '1'$/],
     [{ resources: [] }, RangeError, /^resource: expected 1 to 100 names, got 0$/],
     [{ owner: '' }, TypeError, /^lease.owner: expected the owner as a string, .* got ''$/],
     [{ token: 7 }, TypeError, /^lease.token: expected decimal digits as a string, .* got 7$/],
@@ -251,7 +329,18 @@ describe('adopt', () => {
       /^lease.engine: expected 'memory', .* got 'redis:'; adopt it with locks of that engine$/,
     ],
     [{ shared: undefined }, TypeError, /^lease.shared: expected true or false/],
-    [{ shared: true }, RangeError, /^lease.shared: expected false, because a shared lease need not move/],
+    [{ shared: true }, RangeError, /^lease.shared: expected false, got true; a shared lease need not move/],
+    [
+      { held: false, over: 'banana' },
+      TypeError,
+      /^lease.over: expected stolen, .*, closed or nothing, got 'banana'; give adopt what handOff\(\) or toJSON\(\) gave/,
+    ],
+    [{ over: 5 }, TypeError, /^lease.over: expected stolen, .* got 5;/],
+    [
+      { over: 'expired' },
+      TypeError,
+      /^lease.over: expected none, because lease.held is true, got 'expired'; give adopt/,
+    ],
     [{ held: 'yes' }, TypeError, /^lease.held: expected true or false/],
     [{ ttlMs: 0.5 }, TypeError, /^lease.ttlMs: expected a number of milliseconds/],
     [{ ttlMs: 5 }, RangeError, /^ttl: expected at least 50 ms, got 5$/],

@@ -284,3 +284,24 @@ describe('a call that waits for itself', () => {
     await expect(inner).rejects.toThrow(question)
   })
 })
+
+test('a call for a permit that waits for itself is told so, once these locks track where their calls are', async () => {
+  const { clock, locks } = bench()
+  const pool = locks.semaphore('gpu', 2)
+  const messageOf = async (calls: number): Promise<string> => {
+    if (calls > 0) return pool.using(() => messageOf(calls - 1))
+    const inner = watched(pool.acquire({ wait: '1s' }))
+    await clock.advance(1000)
+    await inner.value?.release()
+    return String(inner.reason)
+  }
+  const held = "WaitTimeoutError: waited 1 s while all 2 permits of 'gpu' were held, by this process"
+  const itself = '; this call is inside of the work that holds what there is, and waits for itself: '
+  expect(await messageOf(2)).toBe(held)
+  expect(await messageOf(2)).toBe(`${held}${itself}take one permit, and hand it on`)
+  // A permit that is not around it may be given back.
+  const other = await pool.acquire()
+  expect(await messageOf(1)).toBe(held)
+  await other.release()
+  expect(await messageOf(1)).toBe('undefined')
+})

@@ -4,7 +4,7 @@ import type { LockEvent } from '../../src/events.ts'
 import type { Lease } from '../../src/lease.ts'
 import type { Run, RunLog } from '../../src/runs.ts'
 import { fails, lost, unknown } from '../../harness/scripted-engine.ts'
-import { bench, neighbour, watched } from './bench.ts'
+import { bench, neighbour, watched, type Bench } from './bench.ts'
 
 const forever = (): Promise<never> => new Promise(() => undefined)
 
@@ -36,6 +36,16 @@ describe('once', () => {
     await it.clock.advance(4000)
     expect(job).toMatchObject({ state: 'resolved', value: { ran: true } })
     await it.clock.advance(5999)
+    expect(await other.once('job', {}, () => 1)).toEqual({ ran: false })
+    await it.clock.advance(1)
+    expect(await other.once('job', {}, () => 1)).toEqual({ ran: true, value: 1 })
+  })
+
+  test('counts from the start of the job if this process stood still between the grant and that', async () => {
+    const it: Bench = bench({ ttl: '30s', observe: ({ type }) => type === 'granted' && it.clock.pass(8000) })
+    const other = neighbour(it)
+    await it.locks.once('job', { atLeast: '20s' }, () => undefined)
+    await it.clock.advance(19_999)
     expect(await other.once('job', {}, () => 1)).toEqual({ ran: false })
     await it.clock.advance(1)
     expect(await other.once('job', {}, () => 1)).toEqual({ ran: true, value: 1 })
@@ -283,7 +293,9 @@ describe('once', () => {
     const outcome = it.locks.once('job', options as never, () => 1)
     await expect(outcome).rejects.toThrow(kind)
     await expect(outcome).rejects.toThrow(message)
-    await expect(it.locks.once('job', {}, 'work' as never)).rejects.toThrow(/^work: expected a function, got/)
+    await expect(it.locks.once('job', {}, 'work' as never)).rejects.toThrow(
+      /^work: expected a function, .*, got 'work'/,
+    )
     expect(it.engine.calls).toEqual([])
   })
 })

@@ -119,25 +119,7 @@ describe('a bad option', () => {
     expect(() => locksSettings(options as never, engine)).toThrow(kind)
     expect(() => locksSettings(options as never, engine)).toThrow(message)
   })
-
-  test('is never accepted in silence: anything that is no duration is an error that names the option', () => {
-    const garbage = fc
-      .anything()
-      .filter(
-        (value) =>
-          value !== undefined && typeof value !== 'number' && !/^\d+(\.\d+)?(ms|s|m|h|d)$/.test(String(shownOr(value))),
-      )
-    fc.assert(
-      fc.property(garbage, fc.constantFrom('ttl', 'wait', 'maxHold'), (value, option) => {
-        expect(() => waitTerms({ [option]: value }, defaults, engine)).toThrow(new RegExp(`^${option}: expected`))
-      }),
-    )
-  })
 })
-
-function shownOr(value: unknown): unknown {
-  return typeof value === 'string' ? value : ''
-}
 
 describe('resource names', () => {
   test('come sorted and without repetition, so that two requests for the same look the same', () => {

@@ -517,7 +517,9 @@ describe('the number of permits', () => {
   test.each([0, -1, 1.5, 1001, Infinity, Number.NaN])('is refused if it is %s', (permits) => {
     const { locks } = bench()
     expect(() => locks.semaphore('gpu', permits)).toThrow(
-      new RangeError(`permits: expected a whole number from 1 to 1000, got ${permits}`),
+      new RangeError(
+        `permits: expected a whole number from 1 to 1000, got ${permits}; write how many may hold it at a time, as in semaphore('gpu', 4)`,
+      ),
     )
   })
 

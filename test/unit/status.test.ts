@@ -80,11 +80,19 @@ describe('forceRelease', () => {
 
   test('refuses what is no token', async () => {
     const { locks } = bench()
-    for (const token of [7, '7', undefined])
+    for (const [token, next] of [
+      [7, "got 7; write { token: BigInt('7') }"],
+      ['7', "got '7'; write { token: BigInt('7') }"],
+      [undefined, "got undefined; locks.status('a') has it, in the holder that you mean"],
+    ]) {
       await expect(locks.forceRelease('a', { token } as never)).rejects.toThrow(
-        /^token: expected a bigint, as inspect\(\)/,
+        `token: expected a bigint, as status() and inspect() give it, ${next}`,
       )
+    }
     await expect(locks.forceRelease('a', {} as never)).rejects.toThrow(/^token: expected a bigint/)
+    await expect(locks.forceRelease('a', undefined as never)).rejects.toThrow(
+      "options: expected { token } of the lease to end, got undefined; locks.status('a') has it",
+    )
     await expect(locks.forceRelease('a', { token: 1n, tokn: 2 } as never)).rejects.toThrow(
       /^options: expected token, owner/,
     )

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
-import { drivers } from '../../versions/list.mjs'
-import { pageWithTables } from '../../versions/table.mjs'
+import { drivers, servers } from '../../versions/list.mjs'
+import { isOrdinary, pageWithTables } from '../../versions/table.mjs'
 
 const read = (file: string): string => readFileSync(new URL(`../../${file}`, import.meta.url), 'utf8')
 
@@ -17,4 +17,10 @@ test('every peer dependency is run at its lowest version', () => {
     ([name, range]) => !`${lowest.get(name)}.`.startsWith(`${range.replace('>=', '')}.`),
   )
   expect(outside).toEqual([])
+})
+
+test('every row was run, by its command or by npm test', () => {
+  const results = JSON.parse(read('versions/results.json')) as object
+  const rows = [...servers, ...drivers]
+  expect(rows.filter((row) => !isOrdinary(row) && !(row.id in results)).map(({ id }) => id)).toEqual([])
 })

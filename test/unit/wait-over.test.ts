@@ -1,4 +1,6 @@
 import { describe, expect, test } from 'vitest'
+import type { LeaseRequest } from '../../src/engine.ts'
+import { EngineError } from '../../src/errors.ts'
 import { Gate } from '../../harness/scripted-engine.ts'
 import { bench, neighbour, watched, type Bench } from './bench.ts'
 
@@ -101,6 +103,32 @@ describe('a wait in which the engine has answered', () => {
     await it.clock.advance(20)
     expect(waiting).toMatchObject({ state: 'rejected', reason: { code: 'WAIT_TIMEOUT' } })
     await it.clock.advance(1000)
+  })
+})
+
+describe("a wait in the servers' own queue", () => {
+  test('ends with their failure while they do not answer, and as busy when they do again', async () => {
+    const asked: LeaseRequest[] = []
+    const enqueue = (request: LeaseRequest, signal: AbortSignal): Promise<never> => {
+      asked.push(request)
+      return new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
+    }
+    const it = bench({ wait: '2s' }, { enqueue })
+    const rival = await neighbour(it).acquire('a', { ttl: '1h' })
+    const waiting = [it.locks.tryAcquire('a', { wait: 1000 }), it.locks.acquire('a', { wait: 1000 })].map(watched)
+    const last = watched(it.locks.acquire('a'))
+    await it.clock.advance(500)
+    const failure = new EngineError('connect ECONNREFUSED', ['a'])
+    asked[0]!.failing!(failure)
+    await it.clock.advance(500)
+    // Also who is in line behind it.
+    for (const wait of waiting) expect(wait).toMatchObject({ state: 'rejected', reason: failure })
+    expect(it.events.filter(({ type }) => type === 'denied')).toMatchObject([{ cause: failure }, { cause: failure }])
+    expect(asked).toHaveLength(2)
+    asked[1]!.failing!(failure)
+    asked[1]!.failing!(undefined)
+    await it.clock.advance(1000)
+    expect(last).toMatchObject({ state: 'rejected', reason: { code: 'WAIT_TIMEOUT', holder: rival.owner } })
   })
 })
 

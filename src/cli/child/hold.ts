@@ -28,6 +28,7 @@ export class Holder {
   /** Known when the engine is. */
   ttlMs: number
   #graceMs: number
+  readonly #stopsInDoubt: boolean
   readonly #onLost: string | undefined
   readonly #label: string | undefined
   readonly #note: string | undefined
@@ -66,6 +67,13 @@ export class Holder {
     const maxHold = options.text('max-hold')
     this.maxHoldMs = maxHold === undefined ? undefined : timeOf(maxHold, '--max-hold', { minMs: 1000 })
     this.#graceMs = this.#graceFor(this.ttlMs)
+    const onDoubt = options.text('on-doubt') ?? 'keep'
+    if (onDoubt !== 'keep' && onDoubt !== 'stop') {
+      const next =
+        '--on-doubt stop ends the command at the first renewal that fails; keep lets it go on while the lease is valid'
+      throw usage(`--on-doubt: expected keep or stop, got '${onDoubt}'`, next)
+    }
+    this.#stopsInDoubt = onDoubt === 'stop'
     this.#onLost = options.text('on-lost')
     this.#label = setting('label', options, config)?.text
     this.#note = options.text('note') ?? programName(this.argv[0]!)
@@ -185,9 +193,10 @@ export class Holder {
     else if (event.type === 'granted' || event.type === 'refused') this.#reached(undefined)
     if (event.type === 'granted') this.waitedMs = event.waitedMs
     else if (event.type === 'renewed') this.#supervision?.renewed()
-    else if (event.type === 'doubtful')
+    else if (event.type === 'doubtful') {
       this.#call.output.whisper(`the lease could not be renewed yet: ${event.cause.message}`)
-    else if (event.type === 'left' && event.cause !== undefined) {
+      if (this.#stopsInDoubt) this.#supervision?.doubted()
+    } else if (event.type === 'left' && event.cause !== undefined) {
       const { message } = event.cause
       this.#call.output.complain(`--at-least could not be set, so the job is kept for its whole ttl: ${message}`)
     }

@@ -30,6 +30,8 @@ export function marginMs(holdMs: number): number {
   return Math.min(Math.max(holdMs * 0.05, 400), 1000)
 }
 
+/** By which a command is asked to end. */
+const ENDING: ReadonlySet<NodeJS.Signals> = new Set(['SIGINT', 'SIGTERM', 'SIGHUP'])
 /** Of a lease whose time is over. */
 const BY_TIME: ReadonlySet<LossReason> = new Set(['expired', 'unreachable', 'max-hold'])
 /** Timers stand still while a machine sleeps. After it wakes, the lease is looked at within this time. */
@@ -50,6 +52,7 @@ export class Supervision {
   #timer: Timer | undefined
   #lost: LossReason | undefined
   #unwatched: Error | undefined
+  #isDoubted = false
 
   constructor(lease: Lease, terms: Terms) {
     this.#lease = lease
@@ -66,9 +69,25 @@ export class Supervision {
     if (this.#lost === undefined) this.#tell(() => this.#deadlines())
   }
 
+  /**
+   * A renewal has failed, and the command is not to go on in doubt. The lease is still ours: it is renewed further, and kept
+   * until nothing of the command is left.
+   */
+  doubted(): void {
+    this.#isDoubted = true
+    if (this.#family === undefined || this.#lost !== undefined) return
+    const killInMs = Math.min(this.#terms.graceMs, this.#lease.remaining() - marginMs(this.#terms.holdMs))
+    this.#lose('doubtful', killInMs)
+    this.#timer?.cancel()
+    this.#timer = systemClock.timer(() => this.#kill(), Math.max(killInMs, 0))
+  }
+
   /** To the command's process group, as a terminal does it. */
   forward(signal: NodeJS.Signals): void {
-    if (this.#family !== undefined) signalGroup(this.#family.group, signal)
+    if (this.#family === undefined) return
+    signalGroup(this.#family.group, signal)
+    // A command that is stopped would take it when it is continued, and hold the lease until then.
+    if (ENDING.has(signal)) signalGroup(this.#family.group, 'SIGCONT')
   }
 
   /** `starts` is asked when all is ready: the command starts at this very moment if the answer is true. */
@@ -86,6 +105,7 @@ export class Supervision {
       })
       this.#lease.signal.addEventListener('abort', this.#onLost)
       if (this.#lease.signal.aborted) this.#onLost()
+      else if (this.#isDoubted) this.doubted()
       else this.#look()
       if (starts()) launched.go()
       else signalGroup(group, 'SIGKILL')
@@ -145,6 +165,7 @@ export class Supervision {
 
   #lossWords(reason: LossReason): string {
     if (reason === 'stolen') return 'the lease was taken away: the engine says that it is no longer ours'
+    if (reason === 'doubtful') return 'the lease could not be renewed, and --on-doubt says stop'
     if (reason === 'expired') return 'the time of the lease is up'
     if (reason === 'max-hold') return 'the lease was held for as long as --max-hold allows'
     if (reason !== 'unreachable') return reason

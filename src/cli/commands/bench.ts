@@ -55,7 +55,7 @@ export async function bench(call: Call): Promise<number> {
     for (const text of table([['ms', 'P50', 'P99', 'WORST'], row('acquire', acquire), row('release', release)]))
       output.line(text)
     output.line(
-      `clock that ends leases: ${(drift.part * 100).toFixed(3)} % against ours, measured to ${(drift.errorPart * 100).toFixed(3)} %`,
+      `clock that ends leases: ${Math.abs(drift.part * 100).toFixed(3)} % ${drift.part < 0 ? 'slower' : 'faster'} than ours, measured to ${(drift.errorPart * 100).toFixed(3)} %`,
     )
     const paused = `${longestMs.toFixed(0)} ms, of garbage collection ${longestGcMs.toFixed(0)} ms`
     const known = toldMs > 0 ? `; of your program ${toldMs} ms` : ' (--pause says how long your own program stops)'

@@ -1,13 +1,13 @@
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
-import { createServer, type Server } from 'node:http'
-import { isIPv4, isIPv6, type AddressInfo } from 'node:net'
+import { createServer } from 'node:http'
 import { given } from '../../arguments.ts'
 import { dashboard as createDashboard, type DashboardOptions } from '../../dashboard/index.ts'
 import type { Options } from '../command-line.ts'
 import { openStore, type Store } from '../engines/store.ts'
-import { EXIT, Failure, inWordsOf, usage } from '../exit-codes.ts'
-import { keepSecret, withoutSecrets } from '../output.ts'
+import { EXIT, inWordsOf, usage, type Failure } from '../exit-codes.ts'
+import { isLoopback, LIMITS, listen, listenAddress, urlOf, type ListenAddress } from '../listening.ts'
+import { keepSecret, withoutSecrets, type Output } from '../output.ts'
 import { withSeveralLocks, type Call, type Session } from '../session.ts'
 import { fromEnvironment, storeUrl } from '../settings.ts'
 
@@ -17,14 +17,11 @@ const DEFAULT_PORT = 7464
 const STREAMS = 500
 const MOST_CONNECTIONS = 2 * STREAMS
 
-/** No client needs long to send a few hundred bytes, nor more than that; the answer of a stream may take forever. */
-const LIMITS = { maxHeaderSize: 16 * 1024, headersTimeout: 10_000, requestTimeout: 20_000, keepAliveTimeout: 5000 }
-
 /** Serves the page with all leases until it is interrupted. */
 export async function dashboard(call: Call): Promise<number> {
   const { line, config, output } = call
-  const address = addressOf(line.options.text('listen') ?? String(DEFAULT_PORT))
-  const options = optionsOf(line.options)
+  const address = listenAddress(line.options.text('listen') ?? String(DEFAULT_PORT))
+  const options = optionsOf(line.options, output)
   if (isOpen(options) && !isLoopback(address.host)) throw withoutToken(address.host)
   const url = storeUrl(line.options, config, output)
   if (url === undefined) return serve(call, address, options)
@@ -41,12 +38,7 @@ function isOpen({ readToken, writeToken }: DashboardOptions): boolean {
   return readToken === undefined && writeToken === undefined
 }
 
-function serve(
-  call: Call,
-  { host, port }: ReturnType<typeof addressOf>,
-  options: DashboardOptions,
-  store?: Store,
-): Promise<number> {
+function serve(call: Call, where: ListenAddress, options: DashboardOptions, store?: Store): Promise<number> {
   const { line, output, signals } = call
   return withSeveralLocks(call, async (sessions) => {
     const [[name, only]] = [...sessions] as [[string | undefined, Session]]
@@ -62,11 +54,11 @@ function serve(
     )
     const server = createServer(LIMITS, page.listener)
     server.maxConnections = MOST_CONNECTIONS
-    const bound = await listen(server, host, port)
+    const bound = await listen(server, where)
     try {
       // What a name such as localhost stands for is known only now.
-      if (isOpen(options) && !isLoopback(bound.address)) throw withoutToken(`${host}, which is ${bound.address},`)
-      const at = `http://${bound.family === 'IPv6' ? `[${bound.address}]` : bound.address}:${bound.port}${options.path ?? ''}`
+      if (isOpen(options) && !isLoopback(bound.address)) throw withoutToken(`${where.host}, which is ${bound.address},`)
+      const at = `${urlOf(bound)}${options.path ?? ''}`
       const address = at.endsWith('/') ? at : `${at}/`
       const writable = options.writeToken !== undefined
       const shown = name === undefined ? { engine: only.url } : { engines: mapped(sessions, ({ url }) => url) }
@@ -101,37 +93,25 @@ function wordsFor(options: Options): Record<string, string> {
   }
 }
 
-async function listen(server: Server, host: string, port: number): Promise<AddressInfo> {
-  server.listen(port, host)
-  try {
-    await once(server, 'listening')
-  } catch (error) {
-    throw new Failure(
-      EXIT.failed,
-      `can't listen: ${(error as Error).message}`,
-      '--listen HOST:PORT takes another',
-      error,
-    )
-  }
-  return server.address() as AddressInfo
-}
-
-function optionsOf(options: Options): DashboardOptions {
+function optionsOf(options: Options, output: Output): DashboardOptions {
   const origin = options.text('origin')
+  const history = options.text('history')
+  if (history !== undefined) output.explain(`history: ${history}, from --history`)
   return given({
-    readToken: tokenOf(options, 'token-file', 'RINGFENCE_DASHBOARD_TOKEN'),
-    writeToken: tokenOf(options, 'write-token-file', 'RINGFENCE_DASHBOARD_WRITE_TOKEN'),
+    readToken: tokenOf(options, output, 'token-file', 'RINGFENCE_DASHBOARD_TOKEN'),
+    writeToken: tokenOf(options, output, 'write-token-file', 'RINGFENCE_DASHBOARD_WRITE_TOKEN'),
     origins: origin === undefined ? undefined : [origin],
     path: options.text('path'),
-    history: options.text('history'),
+    history,
   })
 }
 
-function tokenOf(options: Options, option: string, variable: string): string | undefined {
+function tokenOf(options: Options, output: Output, option: string, variable: string): string | undefined {
   const file = options.text(option)
   const token = file === undefined ? fromEnvironment(variable) : readToken(file, option)
   if (token === undefined) return undefined
   keepSecret(token)
+  output.explain(`${option.replace('-file', '')}: ***, from ${file === undefined ? variable : `--${option} ${file}`}`)
   return token
 }
 
@@ -140,24 +120,13 @@ function readToken(file: string, option: string): string {
   try {
     token = readFileSync(file, 'utf8').trim()
   } catch (error) {
-    throw usage(`--${option}: can't be read: ${(error as Error).message}`)
+    throw usage(`--${option}: can't be read: ${(error as Error).message}`, MAKE_TOKEN)
   }
-  if (token === '') throw usage(`--${option}: expected a token in ${file}, got an empty file`)
+  if (token === '') throw usage(`--${option}: expected a token in ${file}, got an empty file`, MAKE_TOKEN)
   return token
 }
 
-/** `7464`, `127.0.0.1:7464`, `[::1]:7464`. */
-function addressOf(text: string): { host: string; port: number } {
-  const match = /^(?:(\[[0-9a-f:.]+\]|[^:[\]/\s]+):)?(\d{1,5})$/i.exec(text)
-  const port = Number(match?.[2])
-  if (match === null || port > 65_535) throw usage(`--listen: expected PORT or HOST:PORT, got '${text}'`)
-  return { host: match[1]?.replace(/^\[|\]$/g, '') ?? '127.0.0.1', port }
-}
-
-function isLoopback(host: string): boolean {
-  if (isIPv4(host)) return host.startsWith('127.')
-  return isIPv6(host) ? host === '::1' : host.toLowerCase() === 'localhost'
-}
+const MAKE_TOKEN = 'openssl rand -hex 32 > FILE makes one'
 
 function withoutToken(host: string): Failure {
   return usage(

@@ -1,5 +1,5 @@
 import { sleep, systemClock } from '../../clock.ts'
-import { countsOf, grouped, scoreOf, statesOf, type GroupedFinding } from '../../diagnosis.ts'
+import { countsOf, grouped, restartedSince, scoreOf, statesOf, type GroupedFinding } from '../../diagnosis.ts'
 import type { Finding, NodeState } from '../../index.ts'
 import { EXIT } from '../exit-codes.ts'
 import { withLocks, type Call, type Session } from '../session.ts'
@@ -14,9 +14,13 @@ const LOOK = {
   ok: { mark: '✓', style: 'green' },
 } as const
 
-/** How often `--watch` asks whether a server has changed its state, and how long after the last look it looks again anyway. */
-const PROBE_EVERY_MS = 2000
+/** How often `--watch` asks whether a server has changed its state. */
+const PROBE_EVERY_MS = 1000
+/** How long after the last look it looks again anyway; sooner where something is critical, which may be so no more. */
 const LOOK_EVERY_MS = 60_000
+const LOOK_SOON_MS = 10_000
+/** A look during which servers come and go is made again at once, this many times at most. */
+const MOST_LOOKS = 3
 
 interface Diagnosis {
   readonly findings: readonly Finding[]
@@ -41,18 +45,26 @@ export async function doctor(call: Call): Promise<number> {
 }
 
 async function examined({ line, output }: Call, { locks }: Session): Promise<Diagnosis> {
-  const findings = await locks.check()
-  const isShown = output.json || line.options.has('verbose') || line.options.has('watch')
-  const servers = isShown ? await locks.probe() : []
-  const groups = grouped(findings)
-  const score = scoreOf(groups)
-  const isFit = score > 0 && !(line.options.has('strict') && groups[0]?.severity === 'warning')
-  return { findings, groups, servers, score, isFit }
+  const isWatched = line.options.has('watch')
+  const isShown = output.json || line.options.has('verbose') || isWatched
+  for (let look = 1; ; look++) {
+    const before = isWatched ? await locks.probe() : []
+    const findings = await locks.check()
+    const servers = isShown ? await locks.probe() : []
+    // A server that went or came back meanwhile is in the findings as it was: they would be told of one that is not so any more.
+    const isSteady = !isWatched || statesOf(before) === statesOf(servers)
+    if (!isSteady && look < MOST_LOOKS) continue
+    const groups = grouped(findings)
+    const score = scoreOf(groups)
+    const isFit = score > 0 && !(line.options.has('strict') && groups[0]?.severity === 'warning')
+    // As they were before, so that the next probe finds what has changed since.
+    return { findings, groups, servers: isSteady ? servers : before, score, isFit }
+  }
 }
 
 /**
- * Looks again when a server goes away, comes back, begins to sit out or votes again, and every minute, until it is interrupted.
- * Reports only what has changed: not that a round trip took longer this time.
+ * Looks again when a server goes away, comes back, was started again, begins to sit out or votes again, and now and then, until it
+ * is interrupted. Reports only what has changed: not that a round trip took longer this time.
  */
 async function watched(call: Call, session: Session, first: Diagnosis): Promise<Diagnosis> {
   const { interrupted } = call.signals
@@ -60,27 +72,55 @@ async function watched(call: Call, session: Session, first: Diagnosis): Promise<
   for (let sinceMs = 0; ; sinceMs += PROBE_EVERY_MS) {
     await sleep(systemClock, PROBE_EVERY_MS, interrupted)
     if (interrupted.aborted) return last
-    const isChanged = statesOf(await session.locks.probe()) !== statesOf(last.servers)
-    if (!isChanged && sinceMs < LOOK_EVERY_MS) continue
-    const next = await examined(call, session)
-    if (inShort(next) !== inShort(last)) report(call, session, next)
+    const isChanged = statesOf(withRuns(await session.locks.probe(), last.servers)) !== statesOf(last.servers)
+    if (!isChanged && sinceMs < (last.score === 0 ? LOOK_SOON_MS : LOOK_EVERY_MS)) continue
+    const seen = await examined(call, session)
+    const next = { ...seen, servers: withRuns(seen.servers, last.servers) }
+    const restarted = restartedSince(last.servers, next.servers)
+    if (inShort(next) !== inShort(last)) report(call, session, next, restarted)
     last = next
     sinceMs = 0
   }
+}
+
+/** Of a server that is away, its last run: when it is back, that is what tells a restart from a network that was cut. */
+function withRuns(now: readonly NodeState[], before: readonly NodeState[]): readonly NodeState[] {
+  return now.map((state) => {
+    const run = state.run ?? before.find(({ node }) => node === state.node)?.run
+    return run === undefined ? state : { ...state, run }
+  })
 }
 
 function inShort({ groups, servers }: Diagnosis): string {
   return statesOf(servers) + JSON.stringify(groups.map(({ id, severity }) => [id, severity]))
 }
 
-function report(call: Call, { locks, url }: Session, diagnosis: Diagnosis): void {
+/** As in `runs`: in the time zone of this machine. */
+const TIME = new Intl.DateTimeFormat('sv-SE', { dateStyle: 'short', timeStyle: 'medium' })
+
+function report(call: Call, { locks, url }: Session, diagnosis: Diagnosis, restarted: readonly string[] = []): void {
   const { line, output } = call
   const { findings, groups, servers, score, isFit } = diagnosis
   if (output.json) {
-    return output.object({ engine: locks.engine.name, url, fit: isFit, score, findings, groups, servers })
+    const atMs = systemClock.wallMs()
+    const told = restarted.length > 0 ? { restarted } : {}
+    return output.object({
+      atMs,
+      engine: locks.engine.name,
+      url,
+      fit: isFit,
+      score,
+      ...told,
+      findings,
+      groups,
+      servers,
+    })
   }
   if (output.quiet) return
   const isAll = line.options.has('verbose')
+  if (line.options.has('watch')) output.line({ style: 'bold', text: TIME.format(systemClock.wallMs()) })
+  for (const node of restarted)
+    output.line({ style: 'yellow', text: `! ${node} was started again since the last report` })
   for (const group of groups) if (isAll || group.severity !== 'ok') show(group, call)
   const fine = groups.filter(({ severity }) => severity === 'ok').length
   if (!isAll && fine > 0) {

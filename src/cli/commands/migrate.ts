@@ -14,25 +14,28 @@ interface Result {
   readonly file: string
   readonly done: readonly Remark[]
   readonly left: readonly Remark[]
+  readonly isUnread?: boolean
 }
 
 /** Rewrites a program that uses another library. It changes no file without --write. */
 export async function migrate({ line, output }: Call): Promise<number> {
   const [library, ...places] = line.names
-  if (library !== 'redlock') throw usage(`migrate: expected redlock, got ${library ?? 'nothing'}`)
+  if (library !== 'redlock')
+    throw usage(`migrate: expected redlock, got ${library ?? 'nothing'}`, 'ringfence migrate redlock src')
   if (places.length === 0) throw usage('migrate: expected files or folders', 'ringfence migrate redlock src')
   const parse = await loadParser()
   const isToWrite = line.options.has('write')
   const results: Result[] = []
   for (const file of await sourcesIn(places)) {
-    const before = await readFile(file, 'utf8')
-    const { code, done, left } = migrateRedlock(before, { file, parse, api: line.options.has('api') })
-    if (code !== before && isToWrite) await writeFile(file, code)
-    if (done.length > 0 || left.length > 0) results.push({ file, done, left })
+    const result = await rewritten(file, parse, { api: line.options.has('api'), isToWrite })
+    if (result.done.length > 0 || result.left.length > 0) results.push(result)
   }
+  // What was not looked at may still use redlock.
+  const unread = results.filter(({ isUnread }) => isUnread === true)
+  const exitCode = unread.length > 0 ? EXIT.no : EXIT.ok
   if (output.json) {
     output.object({ written: isToWrite, files: results })
-    return EXIT.ok
+    return exitCode
   }
   for (const { file, done, left } of results) {
     for (const each of done) output.line(`${file}:${each.line}: ${each.text}`)
@@ -42,7 +45,26 @@ export async function migrate({ line, output }: Call): Promise<number> {
   const files = count === 1 ? '1 file' : `${count} files`
   if (isToWrite) output.say(`${files} rewritten`)
   else output.say(`${files} to rewrite; nothing is changed without --write`)
-  return EXIT.ok
+  if (unread.length > 0) {
+    output.complain(`${unread.length === 1 ? '1 file' : `${unread.length} files`} could not be read`)
+    output.advise('put right what is said of them above, and run it again')
+  }
+  return exitCode
+}
+
+async function rewritten(
+  file: string,
+  parse: Parse,
+  { api, isToWrite }: { readonly api: boolean; readonly isToWrite: boolean },
+): Promise<Result> {
+  try {
+    const before = await readFile(file, 'utf8')
+    const { code, ...result } = migrateRedlock(before, { file, parse, api })
+    if (code !== before && isToWrite) await writeFile(file, code)
+    return { file, ...result }
+  } catch (error) {
+    return { file, done: [], left: [{ line: 1, text: `cannot be read: ${(error as Error).message}` }], isUnread: true }
+  }
 }
 
 async function loadParser(): Promise<Parse> {

@@ -13,7 +13,7 @@ import {
 import { EXIT, Failure, inWordsOf, usage } from '../exit-codes.ts'
 import { assertGranted, codeOf, Holder } from '../child/hold.ts'
 import { span } from '../../duration.ts'
-import { messageOf } from '../output.ts'
+import { messageOf, type Output } from '../output.ts'
 import { withLocks, type Call, type Session } from '../session.ts'
 import { setting, storeUrl } from '../settings.ts'
 import { heldAround, heldBy, leaseOn, whoIs } from '../who-holds.ts'
@@ -45,6 +45,10 @@ export async function run(call: Call): Promise<number> {
     return holder.locksOptions(engine)
   })
 }
+
+/** The number is part of the pool: who says another one has other permits. */
+const PERMITS_NEXT =
+  'ringfence run --permits 4 NAME -- COMMAND: at most four at a time, the same number wherever NAME is used'
 
 interface Outcome {
   readonly outcome: 'ended' | 'lost' | 'held' | 'timed out' | 'skipped'
@@ -80,10 +84,24 @@ function planOf({ line: { options, names }, config }: Call, { maxHoldMs = Infini
     if (names.length > 1) throw usage('--once: expected one resource', 'a scheduled job has one name')
     if (options.has('wait')) throw usage('--once and --wait exclude each other: a run that is late is skipped')
     const atLeastMs = timeOf(options.text('at-least') ?? '0ms', '--at-least')
-    if (maxHoldMs < atLeastMs) throw usage('--max-hold: expected at least as long as --at-least')
+    if (maxHoldMs < atLeastMs) {
+      const [hold, least] = [options.text('max-hold'), options.text('at-least')]
+      throw usage(
+        `--max-hold: expected at least as long as --at-least, which is ${least}, got ${hold}`,
+        'give it a longer --max-hold, or a shorter --at-least: a lease that ends before would let the job run again too early',
+      )
+    }
     return { kind: 'once', atLeastMs, exitCode: options.has('skip-ok') ? EXIT.ok : EXIT.skipped }
   }
-  for (const own of ['at-least', 'skip-ok']) if (options.has(own)) throw usage(`--${own}: only with --once`)
+  for (const [own, value] of [
+    ['at-least', ` ${options.text('at-least')}`],
+    ['skip-ok', ''],
+  ] as const)
+    if (options.has(own))
+      throw usage(
+        `--${own}: only with --once`,
+        `ringfence run --once --${own}${value} ${names[0] ?? 'NAME'} -- COMMAND`,
+      )
   if (options.has('store')) throw usage('--store: only with --once', 'a history has the runs of scheduled jobs')
   if (options.has('no-wait') && options.has('wait')) throw usage('--wait and --no-wait exclude each other')
   const permits = options.text('permits')
@@ -96,7 +114,7 @@ function planOf({ line: { options, names }, config }: Call, { maxHoldMs = Infini
     kind: 'held',
     wait: options.has('no-wait') ? 0 : wait && timeOf(wait.text, wait.source),
     shared: options.has('shared'),
-    permits: permits === undefined ? undefined : numberOf(permits, '--permits', 1, 1000),
+    permits: permits === undefined ? undefined : numberOf(permits, '--permits', 1, 1000, PERMITS_NEXT),
     exitCode: exitCode === undefined ? undefined : numberOf(exitCode, '-E', 0, 255),
   }
 }
@@ -144,6 +162,18 @@ async function holderOf({ line, output }: Call, locks: Locks): Promise<LeaseInfo
   return undefined
 }
 
+/** Of some permits that are in the way: the one that may be forgotten. */
+async function heldLongest({ output }: Call, locks: Locks, permits: readonly string[]): Promise<LeaseInfo | undefined> {
+  if (output.quiet) return undefined
+  const leases = await Promise.all(permits.map((permit) => leaseOn(locks, permit)))
+  return leases
+    .filter((lease) => lease !== undefined)
+    .reduce<LeaseInfo | undefined>(
+      (longest, lease) => ((lease.heldMs ?? 0) > (longest?.heldMs ?? -1) ? lease : longest),
+      undefined,
+    )
+}
+
 /** A lease that was no longer ours when it was given back was lost unnoticed: the command may not have been alone. */
 async function released(call: Call, lease: Lease, exitCode: number, ending: Ending): Promise<Outcome> {
   const remainingMs = lease.remaining()
@@ -176,7 +206,8 @@ async function acquire(call: Call, holder: Holder, locks: Locks, plan: HeldPlan)
   const what = names.map((name) => `'${name}'`).join(', ')
   holder.wait = new WaitReport(call.output, {
     held: permits === undefined ? `${what} is held` : `all ${permits} permits of ${what} are held`,
-    lease: async () => (permits === undefined ? holderOf(call, locks) : undefined),
+    isOneOfMany: permits !== undefined,
+    lease: (asked) => (permits === undefined ? holderOf(call, locks) : heldLongest(call, locks, asked)),
   })
   if (plan.wait !== undefined) return ask(plan.wait)
   try {
@@ -254,7 +285,7 @@ async function withHistory<T>(
     try {
       await store.runs.recordRun(run)
     } catch (error) {
-      if (!complained) output.complain(`the run could not be recorded: ${messageOf(storeFailure(error, store))}`)
+      if (!complained) complainOfStore(storeFailure(error, store), output)
       complained = true
     }
   }
@@ -263,6 +294,12 @@ async function withHistory<T>(
   } finally {
     await store.close()
   }
+}
+
+function complainOfStore(failure: unknown, output: Output): void {
+  const said = messageOf(failure)
+  output.complain(said.startsWith('the run is recorded') ? said : `the run could not be recorded: ${said}`)
+  if (failure instanceof Failure && failure.next !== undefined) output.advise(failure.next)
 }
 
 function wasNotExecuted(error: unknown): boolean {

@@ -118,7 +118,7 @@ function printLine(waiting: readonly InLine[], output: Output): void {
   const rows = waiting.map(({ owner, since }, index) => [
     String(index + 1),
     whoIs(owner),
-    span(Math.max(nowMs - since, 0)),
+    since === undefined ? '?' : span(Math.max(nowMs - since, 0)),
   ])
   const [head = '', ...lines] = table([['NEXT', 'WAITS', 'SINCE'], ...rows])
   output.line({ style: 'bold', text: head })

@@ -1,4 +1,4 @@
-import { sleep, systemClock } from '../../clock.ts'
+import { sleep, systemClock, type Clock } from '../../clock.ts'
 import { redis, redlock } from '../../engines/redis/index.ts'
 import { certificatesOf, parseAddress, type Address, type Expected } from './address.ts'
 import type { OpenedEngine } from './connect.ts'
@@ -8,6 +8,9 @@ import { redacted } from '../settings.ts'
 
 /** Connecting, with TLS and from afar, may take longer than a command may. A server that is silent is left to the engine. */
 const CONNECT_MS = 5000
+
+/** How much longer than the first of several the others may take. A request waits for a connection, too. */
+const AFTER_FIRST_MS = 1000
 
 /** What the hosts of a URL are, by the end of its scheme. */
 const KINDS = {
@@ -144,13 +147,14 @@ function pathOf(kind: Kind, { path }: Address, url: string): { name: string; dat
   return { name, database }
 }
 
-/** Until a majority is connected, or all have settled. */
-async function connected(all: readonly Promise<unknown>[]): Promise<void> {
+/** Until a majority is connected, or all have settled, or there is no use in waiting longer. */
+export async function connected(all: readonly Promise<unknown>[], clock: Clock = systemClock): Promise<void> {
   const over = new AbortController()
   const majority = new Promise<void>((resolve, reject) => {
     let ready = 0
     const count = (): void => {
       if (++ready > all.length / 2) resolve()
+      else if (ready === 1) void sleep(clock, AFTER_FIRST_MS, over.signal).then(resolve)
     }
     // Why one is not connected, the engine says when it asks; that it lacks the database, nobody would.
     const failed = (error: unknown): void => {
@@ -159,7 +163,7 @@ async function connected(all: readonly Promise<unknown>[]): Promise<void> {
     for (const one of all) one.then(count, failed)
   })
   try {
-    await Promise.race([majority, Promise.allSettled(all), sleep(systemClock, CONNECT_MS, over.signal)])
+    await Promise.race([majority, Promise.allSettled(all), sleep(clock, CONNECT_MS, over.signal)])
   } finally {
     over.abort()
   }

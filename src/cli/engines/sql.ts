@@ -110,7 +110,7 @@ export async function openMariadb(url: string, names: readonly string[]): Promis
   return { pool: quiet(pool), options }
 }
 
-/** Undefined: without TLS. Whoever names a certificate wants TLS. */
+/** Undefined: without TLS. A URL that names a certificate wants TLS. */
 function mariadbTls({ parameters }: Address): Record<string, Buffer> | undefined {
   const { ssl, ...files } = parameters.take(['ssl', 'ca', 'cert', 'key'])
   if (ssl !== undefined && ssl !== 'true' && ssl !== 'false')

@@ -1,5 +1,5 @@
 import { lockUses, type Found } from './redlock-locks.ts'
-import { settingsOf, waitOf, type RetrySettings } from './redlock-settings.ts'
+import { droppedFrom, settingsOf, waitOf, type RetrySettings } from './redlock-settings.ts'
 import type { Remark } from './redlock.ts'
 import { nameOf, type Edit, type Node, type Syntax } from './syntax.ts'
 
@@ -28,7 +28,26 @@ export function intoOurApi(syntax: Syntax, imports: readonly Node[]): Rewriting 
   return new Rewriter(syntax).rewrite(imports)
 }
 
-function inOrder(remarks: Remark[]): Remark[] {
+function isClass(key: unknown): boolean {
+  return ['default', 'Redlock'].includes(nameOf(key) ?? '')
+}
+
+/** There the module is an object, and not the class as redlock 4 is. */
+function isDropIn(call: Node): boolean {
+  return (call['arguments'] as Node[])[0]?.['value'] !== 'redlock'
+}
+
+/** The variable of `Redlock`, or of `{ default: Redlock }`. */
+function boundName(id: Node | undefined, isMember: boolean): string | undefined {
+  if (id?.type === 'Identifier' && id['typeAnnotation'] === undefined) return nameOf(id)
+  const [property, second] = (id?.type === 'ObjectPattern' && !isMember ? id['properties'] : []) as Node[]
+  const isPlain = property?.type === 'ObjectProperty' && second === undefined && isClass(property['key'])
+  const value = property?.['value'] as Node | undefined
+  return isPlain && value?.type === 'Identifier' ? nameOf(value) : undefined
+}
+
+/** By their lines. */
+export function inOrder(remarks: Remark[]): Remark[] {
   return remarks.sort((some, other) => some.line - other.line)
 }
 
@@ -62,17 +81,41 @@ class Rewriter {
 
   /** Its only import must be that of the class. */
   #className(declaration: Node): string | undefined {
+    if (declaration.type === 'CallExpression') return this.#requiredName(declaration)
     const specifiers = (declaration['specifiers'] as Node[] | undefined) ?? []
     if (declaration.type !== 'ImportDeclaration' || declaration['importKind'] === 'type' || specifiers.length === 0) {
-      return this.#refuse(declaration, 'only `import Redlock from` is rewritten')
+      return this.#refuse(declaration, 'only `import Redlock from` and `const Redlock = require()` are rewritten')
     }
     for (const each of specifiers) {
       const imported = nameOf(each['imported']) ?? each.type
-      if (['ImportDefaultSpecifier', 'Redlock', 'default'].includes(imported)) continue
-      this.#refuse(each, `${this.#syntax.text(each)} has no counterpart of the same shape`)
+      if (!['ImportDefaultSpecifier', 'Redlock', 'default'].includes(imported)) this.#refuseName(each)
     }
     if (specifiers.length > 1) return undefined
     return (specifiers[0]!['local'] as Node)['name'] as string
+  }
+
+  #refuseName(node: Node): undefined {
+    return this.#refuse(node, `${this.#syntax.text(node)} has no counterpart of the same shape`)
+  }
+
+  /** `const Redlock = require('redlock')`, with `.default` or in braces too. */
+  #requiredName(call: Node): string | undefined {
+    const syntax = this.#syntax
+    const member = syntax.parent(call)
+    const isMember = member?.type === 'MemberExpression' && member['object'] === call && isClass(member['property'])
+    const declarator = isMember ? syntax.parent(member) : member
+    const id = declarator?.type === 'VariableDeclarator' ? (declarator['id'] as Node) : undefined
+    const name = isMember || id?.type === 'ObjectPattern' || !isDropIn(call) ? boundName(id, isMember) : undefined
+    const declaration = declarator && syntax.parent(declarator)
+    const isAlone = (declaration?.['declarations'] as Node[] | undefined)?.length === 1
+    if (isAlone && declaration?.['kind'] === 'const' && syntax.scope(declarator!).type === 'Program') {
+      if (name !== undefined) return name
+      const properties = id?.type === 'ObjectPattern' && !isMember ? (id['properties'] as Node[]) : []
+      const others = properties.filter((each) => each.type === 'ObjectProperty' && !isClass(each['key']))
+      for (const each of others) this.#refuseName(each)
+      if (others.length > 0) return undefined
+    }
+    return this.#refuse(call, 'only `const Redlock = require()` at the top of a file is rewritten')
   }
 
   /** Every use of a name that is declared once. */
@@ -112,6 +155,7 @@ class Rewriter {
     const wait = waitOf(settings)
     if (wait === undefined)
       return this.#refuse(options!, 'retries without a pause have no counterpart: choose a `wait`')
+    this.#leaveOut(options)
 
     const engine = count === 1 ? 'redis' : 'redlock'
     this.#engines.add(engine)
@@ -120,6 +164,10 @@ class Rewriter {
     this.#change(creation, `createLocks(${this.#local(engine)}(${servers}${drift}), { wait: ${wait} })`)
     const scope = syntax.scope(declarator)
     return { name: id['name'] as string, scope, isQuorum: count > 1, settings }
+  }
+
+  #leaveOut(options: Node | undefined): void {
+    for (const { node, text } of droppedFrom(options)) this.#notes.push({ line: node.loc.start.line, text })
   }
 
   #countOf(clients: Node | undefined): number | undefined {
@@ -247,6 +295,7 @@ class Rewriter {
     if (settings === undefined || wait === undefined) {
       return this.#refuse(options!, 'the settings are not numbers that are written here')
     }
+    this.#leaveOut(options)
     const text = this.#syntax.text(duration)
     const parts = [text === 'ttl' ? text : `ttl: ${text}`, ...more, ...(options === undefined ? [] : [`wait: ${wait}`])]
     return `{ ${parts.join(', ')} }`
@@ -287,9 +336,11 @@ class Rewriter {
   }
 
   #imports(declaration: Node): void {
-    const text = this.#syntax.text(declaration)
-    const source = this.#syntax.text(declaration['source'] as Node)
-    const quote = source[0]!
+    const isRequire = declaration.type === 'CallExpression'
+    const whole = isRequire ? this.#syntax.enclosing(declaration, 'VariableDeclaration')! : declaration
+    const text = this.#syntax.text(whole)
+    const from = isRequire ? (declaration['arguments'] as Node[])[0]! : (declaration['source'] as Node)
+    const quote = this.#syntax.text(from)[0]!
     const end = text.endsWith(';') ? ';' : ''
     for (const name of ['createLocks', 'redisEngine', 'redlockEngine']) {
       const [first] = this.#syntax.references(name, this.#syntax.nodes[0]!)
@@ -297,16 +348,16 @@ class Rewriter {
     }
     const engines = [...this.#engines].sort().map((engine) => {
       const local = this.#local(engine)
-      return local === engine ? engine : `${engine} as ${local}`
+      return local === engine ? engine : `${engine}${isRequire ? ': ' : ' as '}${local}`
     })
     if (engines.length === 0) {
       if (this.#reasons.length === 0) this.#refuse(declaration, 'there is no `new Redlock` in this file')
       return
     }
-    const lines = [
-      `import { createLocks } from ${quote}ringfence${quote}${end}`,
-      `import { ${engines.join(', ')} } from ${quote}ringfence/redis${quote}${end}`,
-    ]
-    this.#change(declaration, lines.join('\n'))
+    const line = (names: string, module: string): string => {
+      const place = `${quote}${module}${quote}`
+      return isRequire ? `const { ${names} } = require(${place})${end}` : `import { ${names} } from ${place}${end}`
+    }
+    this.#change(whole, `${line('createLocks', 'ringfence')}\n${line(engines.join(', '), 'ringfence/redis')}`)
   }
 }

@@ -8,8 +8,26 @@ export interface RetrySettings {
 }
 
 const DEFAULTS: RetrySettings = { driftFactor: 0.01, retryCount: 10, retryDelay: 200 }
-/** Renewal happens at a third of the ttl, and waiters are woken: nothing takes their place. */
-const DROPPED = new Set(['retryJitter', 'automaticExtensionThreshold'])
+/** What nothing takes the place of, and why. */
+const DROPPED: ReadonlyMap<string, string> = new Map([
+  ['retryJitter', 'waiters are woken by a release'],
+  ['automaticExtensionThreshold', 'renewal is at a third of the ttl'],
+])
+
+/** Where settings stand that are left out. */
+export function droppedFrom(node: Node | undefined): { readonly node: Node; readonly text: string }[] {
+  const properties = node?.type === 'ObjectExpression' ? (node['properties'] as Node[]) : []
+  return properties.flatMap((property) => {
+    const name = nameIn(property)
+    const why = DROPPED.get(name)
+    return why === undefined ? [] : [{ node: property, text: `${name} is left out: ${why}` }]
+  })
+}
+
+function nameIn(property: Node): string {
+  const key = property['key'] as Node | undefined
+  return String(key?.['name'] ?? key?.['value'])
+}
 
 /** What an object of settings says; undefined if that cannot be read from the text. */
 export function settingsOf(
@@ -21,8 +39,7 @@ export function settingsOf(
   if (node.type !== 'ObjectExpression') return undefined
   const settings: Record<string, number> = { ...defaults }
   for (const property of node['properties'] as Node[]) {
-    const key = property['key'] as Node | undefined
-    const name = String(key?.['name'] ?? key?.['value'])
+    const name = nameIn(property)
     if (DROPPED.has(name)) continue
     const isPlain = property.type === 'ObjectProperty' && property['computed'] !== true && name in DEFAULTS
     const value = isPlain ? syntax.numberOf(property['value'] as Node) : undefined

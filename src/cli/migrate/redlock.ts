@@ -1,4 +1,4 @@
-import { intoOurApi } from './redlock-api.ts'
+import { inOrder, intoOurApi } from './redlock-api.ts'
 import { edited, Syntax, type Edit, type Node, type Parse } from './syntax.ts'
 
 const DROP_IN = 'ringfence/redlock'
@@ -30,6 +30,8 @@ export interface Migration {
   readonly code: string
   readonly done: readonly Remark[]
   readonly left: readonly Remark[]
+  /** It is no program that could be understood. */
+  readonly isUnread?: boolean
 }
 
 export interface MigrationOptions {
@@ -51,15 +53,16 @@ export function migrateRedlock(code: string, { file, parse, api }: MigrationOpti
   try {
     syntax = new Syntax(file, code, parse)
   } catch (error) {
-    return { ...nothing, left: [{ line: 1, text: `cannot be read: ${(error as Error).message}` }] }
+    return { ...nothing, left: [{ line: 1, text: `cannot be read: ${(error as Error).message}` }], isUnread: true }
   }
   const imports = importsOf(syntax, api ? [REDLOCK, DROP_IN] : [REDLOCK])
   const left = mocks(syntax)
   if (imports.length === 0) return { ...nothing, left }
+  left.push(...shortDurations(syntax))
 
   if (api) {
     const { edits, done, notes, reasons } = intoOurApi(syntax, imports)
-    if (reasons.length === 0) return { code: edited(code, edits), done, left: [...left, ...notes] }
+    if (reasons.length === 0) return { code: edited(code, edits), done, left: inOrder([...left, ...notes]) }
     left.push(...reasons.map(({ line, text }) => ({ line, text: `keeps redlock's API: ${text}` })))
   }
   const moved = imports.filter((node) => sourceOf(node)?.['value'] === REDLOCK).map((node) => toDropIn(syntax, node))
@@ -67,7 +70,7 @@ export function migrateRedlock(code: string, { file, parse, api }: MigrationOpti
   const changes = moved.flatMap((result) => ('edit' in result ? [result] : []))
   const edits = changes.map(({ edit }) => edit)
   const done = changes.map(({ line }) => ({ line, text: `now from '${DROP_IN}'` }))
-  return { code: edited(code, edits), done, left: left.sort((some, other) => some.line - other.line) }
+  return { code: edited(code, edits), done, left: inOrder(left) }
 }
 
 /** Everything that loads one of the modules: imports, exports from it, `import()` and `require()`. */
@@ -144,6 +147,23 @@ function scripts(syntax: Syntax, imports: readonly Node[]): Remark[] {
     const callee = node['callee'] as Node
     if (!names.has(String(callee['name'])) || (node['arguments'] as Node[]).length < 3) return []
     return [{ line: node.loc.start.line, text: 'scripts of your own (the third argument) have no counterpart' }]
+  })
+}
+
+/** Which argument of these calls is the duration: the last of two, and that of `lock.extend(duration)`. */
+const WITH_DURATION = new Set(['acquire', 'using', 'lock', 'lockWithOptions', 'extend'])
+/** The shortest ttl of ours, and so of the drop-in. */
+const MIN_TTL_MS = 50
+
+/** redlock takes any duration. */
+function shortDurations(syntax: Syntax): Remark[] {
+  return syntax.ofType('CallExpression').flatMap((node) => {
+    const [first, second] = node['arguments'] as Node[]
+    const name = String(((node['callee'] as Node)['property'] as Node | undefined)?.['name'])
+    const duration = second ?? (name === 'extend' ? first : undefined)
+    const ms = duration === undefined || !WITH_DURATION.has(name) ? undefined : syntax.numberOf(duration)
+    if (ms === undefined || ms >= MIN_TTL_MS) return []
+    return [{ line: node.loc.start.line, text: `a duration of ${ms} ms is refused: write ${MIN_TTL_MS} or more` }]
   })
 }
 

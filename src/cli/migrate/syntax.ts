@@ -38,6 +38,13 @@ export class Syntax {
     return this.#parents.get(node)
   }
 
+  /** The innermost node of this type around a node. */
+  enclosing(node: Node, type: string): Node | undefined {
+    let outer = this.parent(node)
+    while (outer !== undefined && outer.type !== type) outer = this.parent(outer)
+    return outer
+  }
+
   /** As it is written. */
   text(node: Node): string {
     return this.code.slice(node.start, node.end)

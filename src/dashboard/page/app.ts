@@ -180,13 +180,17 @@ class App {
     const holders = new Set<string>()
     const counted = new Set<string>()
     let waiters: number | undefined
-    for (const { resource, holder, waiters: waiting } of this.#leases.all()) {
-      holders.add(holder)
+    let held = 0
+    for (const { resource, holder, offered, waiters: waiting } of this.#leases.all()) {
+      if (!offered) {
+        held++
+        holders.add(holder)
+      }
       // Those who share a resource have the same ones waiting.
       if (waiting !== null && !counted.has(resource)) waiters = (waiters ?? 0) + waiting
       counted.add(resource)
     }
-    setText(find('figure-leases', HTMLElement), this.#known ? count(size) : '–')
+    setText(find('figure-leases', HTMLElement), this.#known ? count(held) : '–')
     setText(find('figure-holders', HTMLElement), this.#known ? count(holders.size) : '–')
     setText(find('figure-waiters', HTMLElement), waiters === undefined ? '–' : count(waiters))
     document.body.classList.toggle('waiters-unknown', size > 0 && waiters === undefined)
@@ -215,7 +219,7 @@ class App {
     else this.#search.focus()
   }
 
-  /** The name in the search field, if nobody holds it. What it is a name of may have run all the same. */
+  /** The name in the search field, if nobody holds it. What it is a name of may have run, even so. */
   #job(): string | undefined {
     const name = this.#search.value.trim()
     return this.#hasRuns && name !== '' && !this.#leases.isHeld(name) ? name : undefined

@@ -5,7 +5,7 @@ import { bdi, element, find, setText } from './dom.ts'
 import { duration, sentence, spelt } from './format.ts'
 import { fractionLeft, type ShownLease, type Leases } from './leases.ts'
 import { Life } from './life.ts'
-import { Bar, heldText, leftText } from './row.ts'
+import { Bar, heldText, leftText, tokenText } from './row.ts'
 import { RunList } from './runs.ts'
 import { SAID } from './said.ts'
 import { Why } from './why.ts'
@@ -19,6 +19,11 @@ export interface DetailActions {
 
 /** Renewals, and how long nothing was heard, change without any news of the lease. */
 const EVERY_MS = 3_000
+
+function kindOf({ offered, shared }: ShownLease): string {
+  if (offered) return 'an offer to the first in line, who has not taken it yet'
+  return shared ? 'shared' : 'exclusive'
+}
 
 /** One resource: who has it, for how long, what happened to it, and what may be done about it. */
 export class Details {
@@ -154,7 +159,7 @@ export class Details {
     this.#line.replaceChildren(
       ...line.map(({ label, owner, waitedMs }) => {
         const age = element('span', { class: 'age' })
-        this.#waits.push([age, now - waitedMs])
+        if (waitedMs !== null) this.#waits.push([age, now - waitedMs])
         return element('li', {}, bdi(label ?? owner, { class: 'who', title: owner }), age)
       }),
     )
@@ -197,13 +202,13 @@ export class Details {
       setText(this.#free, isHeld ? 'Over: it is held by others now.' : 'Free: nobody holds it now.')
     }
     this.#facts.hidden = lease === undefined
-    this.#tools.hidden = lease === undefined
+    this.#tools.hidden = lease === undefined || lease.offered
     if (lease !== undefined) {
-      setText(this.#values.holder, lease.holder)
+      setText(this.#values.holder, lease.offered ? `nobody: offered to ${lease.holder}` : lease.holder)
       setText(this.#values.note, lease.note ?? '–')
       setText(this.#values.owner, lease.owner)
-      setText(this.#values.token, lease.token)
-      setText(this.#values.kind, lease.shared ? 'shared' : 'exclusive')
+      setText(this.#values.token, tokenText(lease))
+      setText(this.#values.kind, kindOf(lease))
       setText(this.#values.waiters, lease.waiters === null ? 'not known' : String(lease.waiters))
     }
     this.tick(now)

@@ -9,6 +9,8 @@ export interface ShownLease {
   readonly key: string
   readonly resource: string
   readonly shared: boolean
+  /** Nobody holds it: it is offered to its owner. */
+  offered: boolean
   owner: string
   /** Who a person would call its holder: the owner without its random part. */
   holder: string
@@ -70,7 +72,7 @@ export class Leases {
   }
 
   isHeld(resource: string): boolean {
-    for (const lease of this.#byKey.values()) if (lease.resource === resource) return true
+    for (const lease of this.#byKey.values()) if (lease.resource === resource && !lease.offered) return true
     return false
   }
 
@@ -133,10 +135,12 @@ export class Leases {
 
   #set(row: LeaseRow, madeAtMs: number, toldAtMs: number): void {
     this.#stale = true
-    const { resource, key = resource, owner, note, token, ttlMs, heldExact, waiters } = row
+    const { resource, key = resource, owner, note, token, ttlMs, heldExact, waiters, offered = false } = row
     const shared = key !== resource
     const holder = row.label ?? owner
+    const grantMs = offered ? -Infinity : toldAtMs
     const fresh = {
+      offered,
       owner,
       holder,
       note,
@@ -146,12 +150,12 @@ export class Leases {
       heldSinceMs: madeAtMs - row.heldMs,
       heldExact,
       waiters,
-      text: `${resource}\n${owner}\n${holder}\n${token}${shared ? '\nshared' : ''}`.toLowerCase(),
+      text: `${resource}\n${owner}\n${holder}\n${token}${shared ? '\nshared' : ''}${offered ? '\noffered' : ''}`.toLowerCase(),
       gone: false,
     }
     const known = this.#byKey.get(key)
     if (known !== undefined) {
-      const grantedAtMs = known.token === token ? known.grantedAtMs : toldAtMs
+      const grantedAtMs = known.token === token ? known.grantedAtMs : grantMs
       Object.assign(known, fresh, { grantedAtMs })
       return
     }
@@ -161,7 +165,7 @@ export class Leases {
       shared,
       sortKey: naturalKey(resource),
       disguised: spelt(resource) !== undefined,
-      grantedAtMs: toldAtMs,
+      grantedAtMs: grantMs,
       ...fresh,
     }
     this.#byKey.set(key, lease)

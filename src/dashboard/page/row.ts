@@ -39,7 +39,19 @@ export function leftText({ endsAtMs }: ShownLease, nowMs: number): string {
   return endsAtMs <= nowMs ? 'ending' : duration(endsAtMs - nowMs, true)
 }
 
-export function heldText({ heldSinceMs, heldExact }: ShownLease, nowMs: number): string {
+/** Nobody holds what is only offered. */
+function holderText({ holder, note, offered }: ShownLease): string {
+  const text = note === null ? holder : `${holder} (${note})`
+  return offered ? `offered to ${text}` : text
+}
+
+/** An offer has none. */
+export function tokenText({ token, offered }: ShownLease): string {
+  return offered ? '–' : token
+}
+
+export function heldText({ heldSinceMs, heldExact, offered }: ShownLease, nowMs: number): string {
+  if (offered) return '–'
   return `${heldExact ? '' : '≥ '}${duration(nowMs - heldSinceMs)}`
 }
 
@@ -89,9 +101,9 @@ export class Row {
     const lease = this.lease
     if (lease === undefined) return
     this.#write(this.#resource, lease.resource)
-    this.#write(this.#holder, lease.note === null ? lease.holder : `${lease.holder} (${lease.note})`)
+    this.#write(this.#holder, holderText(lease))
     this.#write(this.#shared, lease.shared ? ' shared' : '')
-    this.#write(this.#token, lease.token)
+    this.#write(this.#token, tokenText(lease))
     this.#write(this.#waiters, lease.waiters === null ? '–' : String(lease.waiters))
     this.#write(this.#held, heldText(lease, nowMs))
     this.#write(this.#left, leftText(lease, nowMs))

@@ -21,7 +21,7 @@ export interface AuditEntry {
   readonly ttlMs?: number
   /** Why it was refused, or failed. */
   readonly why?: string
-  /** So many refused requests before this one had no line of their own: there were too many. */
+  /** How many refused requests before this one had no line of their own: there were too many. */
   readonly unsaid?: number
 }
 

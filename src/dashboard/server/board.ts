@@ -12,6 +12,8 @@ export interface KnownLease {
   readonly resource: string
   readonly owner: string
   readonly token: bigint
+  /** Nobody holds it: it is offered to this owner. */
+  readonly offered: boolean
   /** On our monotonic clock; undefined for a lease without an end. */
   endsAtMs: number | undefined
   /** The latest that was ever seen. */
@@ -87,8 +89,11 @@ export class Board {
     return [...this.#histories.every()].sort(([, one], [, other]) => one.atMs - other.atMs)
   }
 
+  /** How many are held. */
   get size(): number {
-    return this.#rows.size
+    let size = 0
+    for (const { offered } of this.#rows.values()) if (!offered) size++
+    return size
   }
 
   /** How many changes were not sent yet. */
@@ -102,19 +107,20 @@ export class Board {
   }
 
   see(info: LeaseInfo): void {
-    const { resource, owner, token, remainingMs, heldMs, waiters, line = [] } = info
+    const { resource, owner, token, offered = false, remainingMs, heldMs, waiters, line = [] } = info
     const key = keyOf(info)
     const now = this.#clock.monotonicMs()
     const before = this.#rows.get(key)
     const ended = this.#ended.get(key)
     if (ended !== undefined && token <= ended) return
     const endsAtMs = remainingMs === undefined ? undefined : now + remainingMs
-    if (before === undefined || before.owner !== owner || before.token !== token) {
+    if (before?.owner !== owner || before.token !== token || before.offered !== offered) {
       const row: KnownLease = {
         key,
         resource,
         owner,
         token,
+        offered,
         endsAtMs,
         latestEndMs: endsAtMs,
         toldEndMs: endsAtMs,
@@ -155,8 +161,7 @@ export class Board {
     const now = this.#clock.monotonicMs()
     for (const [key, row] of this.#rows) {
       if (row.look === this.#look) continue
-      const ranOut = row.endsAtMs !== undefined && row.endsAtMs - now < RAN_OUT_MS
-      this.#happened(row, ranOut ? 'lost' : 'released', now)
+      this.#over(row, now)
       this.#remove(key)
     }
     this.#looksDone++
@@ -221,20 +226,22 @@ export class Board {
     let oldestMs: number | undefined
     let longestWaitMs: number | undefined
     for (const row of this.#rows.values()) {
-      oldestMs = Math.max(oldestMs ?? 0, now - row.sinceMs)
+      if (!row.offered) oldestMs = Math.max(oldestMs ?? 0, now - row.sinceMs)
       // Those who share a resource have the same ones waiting.
       if (row.waiters === undefined || counted.has(row.resource)) continue
       counted.add(row.resource)
       waiters = (waiters ?? 0) + row.waiters
-      for (const { since } of row.line) longestWaitMs = Math.max(longestWaitMs ?? 0, wallMs - since)
+      for (const { since } of row.line) {
+        if (since !== undefined) longestWaitMs = Math.max(longestWaitMs ?? 0, wallMs - since)
+      }
     }
-    return { leases: this.#rows.size, waiters, oldestMs, longestWaitMs }
+    return { leases: this.size, waiters, oldestMs, longestWaitMs }
   }
 
   history(resource: string): Omit<History, 'why'> {
     const now = this.#clock.monotonicMs()
     const entries = this.#histories.of(resource, now)
-    const rows = this.of(resource)
+    const rows = this.of(resource).filter(({ offered }) => !offered)
     for (const row of rows) {
       const { owner, token, sinceMs } = row
       if (entries.some((entry) => isOf(entry, row))) continue
@@ -245,7 +252,7 @@ export class Board {
     return { resource, entries, lives, line: this.line(resource) }
   }
 
-  /** The leases of one resource. */
+  /** The leases of one resource, or its offer. */
   of(resource: string): readonly KnownLease[] {
     return [...this.#rows.values()].filter((row) => row.resource === resource)
   }
@@ -253,7 +260,7 @@ export class Board {
   /** Those who share a resource have the same line. */
   line(resource: string): LineRow[] {
     return (this.of(resource)[0]?.line ?? []).map(({ owner, since }) => {
-      const waitedMs = Math.max(0, Math.round(this.#clock.wallMs() - since))
+      const waitedMs = since === undefined ? null : Math.max(0, Math.round(this.#clock.wallMs() - since))
       return { owner, label: labelOf(owner), waitedMs }
     })
   }
@@ -291,10 +298,18 @@ export class Board {
   #began(row: KnownLease, before: KnownLease | undefined, now: number): void {
     // What was there at the first look may have been there for long.
     if (this.#looksDone === 0) return
-    if (before === undefined) return this.#happened(row, 'granted', now)
+    // An offer is no lease: what was before it is over, and what comes after it is granted.
+    if (row.offered) return before === undefined || before.offered ? undefined : this.#over(before, now)
+    if (before === undefined || before.offered) return this.#happened(row, 'granted', now)
     const ranOut = before.endsAtMs !== undefined && before.endsAtMs < now
     if (ranOut) this.#happened(before, 'lost', now)
     this.#happened(row, ranOut ? 'granted' : 'handed over', now)
+  }
+
+  #over(row: KnownLease, now: number): void {
+    if (row.offered) return
+    const ranOut = row.endsAtMs !== undefined && row.endsAtMs - now < RAN_OUT_MS
+    this.#happened(row, ranOut ? 'lost' : 'released', now)
   }
 
   #happened(
@@ -316,7 +331,7 @@ export class Board {
 }
 
 function shownRow(row: KnownLease, now: number): LeaseRow {
-  const { key, resource, owner, token, endsAtMs, ttlMs, sinceMs, heldExact, waiters } = row
+  const { key, resource, owner, token, offered, endsAtMs, ttlMs, sinceMs, heldExact, waiters } = row
   return {
     resource,
     ...(key === resource ? {} : { key }),
@@ -329,6 +344,7 @@ function shownRow(row: KnownLease, now: number): LeaseRow {
     heldMs: Math.max(0, Math.round(now - sinceMs)),
     heldExact,
     waiters: waiters ?? null,
+    ...(offered ? { offered } : {}),
   }
 }
 

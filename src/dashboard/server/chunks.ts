@@ -8,7 +8,7 @@ export interface Chunk {
   bytes(): Uint8Array
 }
 
-/** So long after it was made an event can be sent as it is: nobody sees the difference on a bar. */
+/** For this long after it was made, an event can be sent as it is: nobody sees the difference on a bar. */
 const FRESH_MS = 20
 /** Rows in one event of a snapshot: less than a millisecond's work to make, so that others get their turn in between. */
 const ROWS_A_PART = 500
@@ -27,7 +27,7 @@ export class Chunks {
     return { size: bytes.length, bytes: () => bytes }
   }
 
-  /** Its times are of now. Whoever sends it later says how much later; the rest is the same for all. */
+  /** Its times are of now. A sender that sends it later says how much later; the rest is the same for all. */
   leases(changes: Omit<LeaseChanges, 'agoMs'>): Chunk {
     const madeMs = this.#clock.monotonicMs()
     const head = this.#head('leases')

@@ -24,7 +24,7 @@ interface Visit {
 interface Route {
   readonly methods: readonly string[]
   answer(visit: Visit): Promise<Response>
-  /** Answered whoever asks, so that nobody is asked who they are. */
+  /** Answered to everybody, so that nobody is asked who they are. */
   readonly isOpen?: true
 }
 
@@ -143,7 +143,7 @@ export class Handler {
     return json(await this.#runReader.runs(nameOrRefuse(url.searchParams.get('resource'))))
   }
 
-  /** Alive is whoever answers. An engine that is away is no reason to end this process, nor to keep people from its page. */
+  /** What answers is alive. An engine that is away is no reason to end this process, nor to keep people from its page. */
   async #healthz(): Promise<Response> {
     if (this.engines.isClosed) throw new Refused(503, 'the dashboard is closed')
     return json({ status: 'ok' })

@@ -120,7 +120,7 @@ export class Journal {
   #lines(): string[] {
     const { file, maxBytes } = this.#settings
     const kept = [`${file}.1`, file].flatMap((path) => tailOf(path, maxBytes).split('\n'))
-    // What found no place in the file yet is known here all the same.
+    // What found no place in the file yet is known here.
     return [...kept, ...this.#waiting]
   }
 

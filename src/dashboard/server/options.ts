@@ -6,11 +6,13 @@ import type { RunStore } from '../../runs.ts'
 import type { AuditEntry } from './audit.ts'
 import type { JournalSettings } from './journal.ts'
 
+/** What a user of the dashboard may do: nothing, look, or also release and extend leases. */
 export type Role = 'none' | 'read' | 'write'
 
 /** A role, and who has it for the audit. */
 export type Verdict = Role | { readonly role: Role; readonly name: string }
 
+/** Options of `dashboard`: where it is mounted, and who may see and do what. */
 export interface DashboardOptions {
   /** Where it is mounted: the path that its requests begin with. Default `/`. */
   path?: string
@@ -148,10 +150,12 @@ function tokenOrThrow(token: unknown, name: string): void {
   if (typeof token !== 'string') throw new TypeError(`${name}: expected a string, got ${shown(typeof token)}`)
   // The token itself is never in a message.
   if (!/^[\x21-\x7e]+$/.test(token))
-    throw new TypeError(`${name}: expected printable ASCII characters without spaces, got others`)
+    throw new TypeError(
+      `${name}: expected printable ASCII characters without spaces, got others; \`openssl rand -hex 32\` makes one`,
+    )
   if (token.length < LEAST_TOKEN_LENGTH || token.length > MOST_TOKEN_LENGTH) {
     throw new RangeError(
-      `${name}: expected ${LEAST_TOKEN_LENGTH} to ${MOST_TOKEN_LENGTH} characters, got ${token.length}`,
+      `${name}: expected ${LEAST_TOKEN_LENGTH} to ${MOST_TOKEN_LENGTH} characters, got ${token.length}; \`openssl rand -hex 32\` makes one`,
     )
   }
 }

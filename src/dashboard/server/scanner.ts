@@ -118,8 +118,7 @@ export class Scanner {
     const read = async (): Promise<void> => {
       for await (const lease of this.#engine.inspect()) {
         if (isGivenUp || this.#isClosed) return
-        // Nobody holds what is only offered.
-        if (lease.offered !== true) this.#board.see(lease)
+        this.#board.see(lease)
         if (++rows % ROWS_A_TURN !== 0) continue
         await turn(clock)
         if (isGivenUp || this.#isClosed) return

@@ -19,7 +19,7 @@ type Said = WhyLine['said']
 
 /** A holder renews when a third of the ttl is over. By then, one that renews has done it. */
 const OVERDUE = 0.6
-/** So many new holders in a minute are no single one that keeps it. */
+/** With this many new holders in a minute, it is not a single one that keeps it. */
 const BUSY = 4
 const STUCK_PAGE = 'docs/operating/stuck.md'
 
@@ -31,7 +31,9 @@ export function whyStuck(facts: WhyFacts): WhyLine[] {
     lines.push(
       warning(`The engine could not be looked through: ${trouble}. What follows is of the last look that worked.`),
     )
-  if (rows.length === 0) lines.push(...free(facts))
+  const [first] = rows
+  if (first === undefined) lines.push(...free(facts))
+  else if (first.offered) lines.push(offer(first, facts.nowMs))
   else lines.push(...rows.slice(0, 3).flatMap((row) => holder(row, facts.nowMs)))
   if (rows.length > 3) lines.push(fact(`${rows.length - 3} more share it.`))
   lines.push(...waiting(facts), ...servers(facts), ...doctor(facts), ...next(facts))
@@ -44,6 +46,16 @@ function free({ entries }: WhyFacts): WhyLine[] {
   const how = { released: 'was released', lost: 'ran out', forced: 'was released by force' }[last.type as string]
   if (how === undefined) return [fact('Nobody holds it now.')]
   return [fact('Nobody holds it now: the lease of ', nameOf(last.owner), ` ${how} ${time(last.agoMs)} ago.`)]
+}
+
+/** The server passes it on by itself when its time is over. */
+function offer({ owner, endsAtMs = 0 }: KnownLease, nowMs: number): WhyLine {
+  const left = time(endsAtMs - nowMs)
+  return fact(
+    'Nobody holds it now. It is offered to ',
+    nameOf(owner),
+    `, the first in line, for ${left} more; then to the next.`,
+  )
 }
 
 function holder(row: KnownLease, nowMs: number): WhyLine[] {
@@ -127,7 +139,8 @@ function waiting({ rows, line }: WhyFacts): WhyLine[] {
   const count = row.waiters === 1 ? 'One waits for it' : `${row.waiters} wait for it`
   const [first] = line
   if (first === undefined) return [fact(`${count}.`)]
-  return [fact(`${count}. The first in line is `, nameOf(first.owner), `, for ${time(first.waitedMs)}.`)]
+  const since = first.waitedMs === null ? '.' : `, for ${time(first.waitedMs)}.`
+  return [fact(`${count}. The first in line is `, nameOf(first.owner), since)]
 }
 
 function servers({ nodes }: WhyFacts): WhyLine[] {
@@ -158,7 +171,7 @@ function doctor({ diagnosis, nodes: states }: WhyFacts): WhyLine[] {
 
 function next({ resource, rows, entries }: WhyFacts): WhyLine[] {
   const [row] = rows
-  if (row === undefined) return [advice('It is not stuck: who wants it can have it.')]
+  if (row === undefined || row.offered) return [advice('It is not stuck: who wants it can have it.')]
   const begun = entries.filter(({ type, agoMs }) => agoMs < 60_000 && (type === 'granted' || type === 'handed over'))
   if (begun.length >= BUSY)
     return [

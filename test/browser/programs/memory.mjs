@@ -16,6 +16,6 @@ await Promise.all(
 )
 const reentrant = await locks.using('a', { reentrant: true }, () => 'ran').catch((error) => error.message)
 const busy = await locks.using('a', () => locks.acquire('a', { wait: 0 })).catch((error) => error instanceof HeldError)
-const [{ owner }] = await locks.using('a', () => Array.fromAsync(locks.inspect('a')))
+const owner = await locks.using('a', ({ owner }) => owner)
 await locks.close()
 globalThis.result = { order: order.map(String), reentrant, busy, owner }

@@ -1,8 +1,9 @@
 import { execFileSync } from 'node:child_process'
-import { chmodSync, chownSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { chmodSync, chownSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { describe, expect, test } from 'vitest'
 import { EXIT } from '../../../src/cli/exit-codes.ts'
+import { hasNamespaces, unsharedAfter } from '../../engines/file/setup.ts'
 import { Home } from '../../../harness/command.ts'
 import { serverUser } from '../../../harness/temporary-folder.ts'
 
@@ -129,6 +130,49 @@ describe('a config file that nobody named', () => {
     expect(named.code).toBe(0)
   })
 })
+
+describe('where an engine must be named', () => {
+  const job = ['run', '--verbose', 'x', '--', 'echo', 'hi']
+
+  test('by a variable, nothing is run without one, and --engine file: still asks for a local lock', async () => {
+    await using home = new Home()
+    const env = { RINGFENCE_REQUIRE_ENGINE: '1' }
+    const { code, stdout, stderr } = await home.run(job, { env })
+    expect(stderr).toContain('\nringfence: requireEngine: 1, from RINGFENCE_REQUIRE_ENGINE\n')
+    expect(stderr).toMatch(
+      /no engine is named, .*\(RINGFENCE_REQUIRE_ENGINE; no config file was found\)\n {2}next: set /,
+    )
+    expect({ code, stdout }).toEqual({ code: EXIT.usage, stdout: '' })
+    expect(readdirSync(home.folder)).toEqual([])
+    const local = await home.run([...job.slice(0, 1), '-e', `file:${home.file('own.db')}`, ...job.slice(1)], { env })
+    expect(local).toMatchObject({ code: 0, stdout: 'hi\n' })
+  })
+
+  test.skipIf(!hasNamespaces)('by the file of the machine, which counts behind all others', async () => {
+    await using home = new Home()
+    chmodSync(home.folder, 0o777)
+    writeFileSync(home.file('machine.json'), JSON.stringify({ requireEngine: true, ttl: '9s', label: 'web-1' }))
+    // An /etc of its own.
+    const copied = `mount -t tmpfs tmpfs /etc && mkdir /etc/ringfence && cp machine.json ${MACHINE}`
+    const under = unsharedAfter(copied, '--mount')
+    const refused = await home.run(job, { under })
+    expect(refused.stderr).toContain(`(requireEngine, in ${MACHINE}; read: ${MACHINE})\n  next: set RINGFENCE_URL`)
+    expect(refused).toMatchObject({ code: EXIT.usage, stdout: '' })
+    writeFileSync(home.file('ringfence.json'), JSON.stringify({ ttl: '8s', engine: `file:${home.file('own.db')}` }))
+    const allowed = await home.run(job, { under })
+    expect(allowed.stderr.split('\n')).toEqual([
+      `ringfence: config files: ringfence.json, ${MACHINE}`,
+      'ringfence: ttl: 8s, from ttl, in ringfence.json',
+      `ringfence: label: web-1, from label, in ${MACHINE}`,
+      `ringfence: requireEngine: true, from requireEngine, in ${MACHINE}`,
+      `ringfence: engine: file:${home.file('own.db')}, from engine, in ringfence.json`,
+      '',
+    ])
+    expect(allowed).toMatchObject({ code: 0, stdout: 'hi\n' })
+  })
+})
+
+const MACHINE = '/etc/ringfence/config.json'
 
 /** What runs a command as another user, where this one is root. */
 function as({ uid, gid }: { uid?: number; gid?: number }): string[] {

@@ -80,7 +80,16 @@ function statusFor(at: string, host: string): Promise<number> {
 }
 
 test('with tokens it listens anywhere; writers release, and each release is a line', async () => {
-  const options = ['--listen', '0.0.0.0:0', '--token-file', home.file('read'), '--json']
+  const options = [
+    '--listen',
+    '0.0.0.0:0',
+    '--token-file',
+    home.file('read'),
+    '--json',
+    '--verbose',
+    '--history',
+    home.file('seen'),
+  ]
   const env = { RINGFENCE_URL: url, RINGFENCE_DASHBOARD_WRITE_TOKEN: WRITE }
   const command = home.start(['dashboard', ...options], { env })
   const started = JSON.parse(await command.printed(/^.*\n/)) as { url: string; engine: string; writable: boolean }
@@ -103,9 +112,13 @@ test('with tokens it listens anywhere; writers release, and each release is a li
   command.signal('SIGTERM')
   const { code, stdout, stderr } = await command.ended
   expect(code).toBe(0)
+  expect(stderr).toContain(`\nringfence: history: ${home.file('seen')}, from --history\n`)
+  expect(stderr).toContain(`\nringfence: token: ***, from --token-file ${home.file('read')}\n`)
+  expect(stderr).toContain('\nringfence: write-token: ***, from RINGFENCE_DASHBOARD_WRITE_TOKEN\n')
   const [refused, done] = stderr
     .trim()
     .split('\n')
+    .filter((line) => !line.startsWith('ringfence: '))
     .map((line) => JSON.parse(line) as unknown)
   expect(refused).toMatchObject({ audit: { action: 'release', outcome: 'refused', role: 'read' } })
   expect(done).toMatchObject({ audit: { outcome: 'done', who: 'write token', resource: 'held', owner, token } })

@@ -59,16 +59,25 @@ describe.concurrent.each(ENGINES)('%s', (name, start, urlOf) => {
   })
 })
 
+function quorumOf(nodes: readonly { readonly port: number }[]): string {
+  return `redis://${nodes.map(({ port }) => `127.0.0.1:${port}`).join(',')}`
+}
+
 test.concurrent('status of a quorum without a majority says that it can not know, and not that nothing is held', async () => {
   await using quorum = await startRedisNodes(5)
-  const env = { RINGFENCE_URL: `redis://${quorum.nodes.map(({ port }) => `127.0.0.1:${port}`).join(',')}` }
+  const env = { RINGFENCE_URL: quorumOf(quorum.nodes) }
   const holder = home.start(['run', 'job', '--', 'sh', '-c', 'echo ready; read -r _'], { env })
   await holder.printed(/ready/)
   const majority = quorum.nodes.slice(0, 3)
   await Promise.all(majority.map((node) => node.freeze()))
+  // Of three nodes of which none answers, it is said when the time to connect is over. Of five that is not waited for.
+  let isBlindOver = false
+  const blind = home.run(['status'], { env: { RINGFENCE_URL: quorumOf(majority) } }).finally(() => (isBlindOver = true))
   const outcomes = await Promise.all(
     [['status'], ['status', '--json'], ['status', 'job']].map((args) => home.run(args, { env })),
   )
+  expect(isBlindOver).toBe(false)
+  expect(await blind).toMatchObject({ code: EXIT.engine, stderr: expect.stringContaining('2 of 3 nodes needed') })
   for (const { code, stdout, stderr } of outcomes) {
     expect({ code, stdout }).toEqual({ code: EXIT.engine, stdout: '' })
     expect(stderr).toContain('3 of 5 nodes needed')
@@ -86,19 +95,26 @@ function echoed(RINGFENCE_URL: string): ReturnType<Home['run']> {
   return home.run(['run', '--no-wait', 'job', '--', 'echo', 'in'], { env: { RINGFENCE_URL } })
 }
 
-test.concurrent('rediss:// trusts the authority that it names and no other, and does not print the password', async () => {
+test.concurrent('rediss:// trusts the authority that it names, no other, no other host and no plain text, and does not print the password', async () => {
   using certificates = createCertificates()
   const file = (name: string): string => `${certificates.folder}/${name}`
   await using server = await onFreePorts(1, async ([port = 0]) => {
     const redis = await startRedis({ password: 'hush', args: tlsArgs(port, certificates) })
-    return { tlsPort: port, [Symbol.asyncDispose]: () => redis.stop() }
+    return { tlsPort: port, port: redis.port, [Symbol.asyncDispose]: () => redis.stop() }
   })
   const url = `rediss://:hush@127.0.0.1:${server.tlsPort}`
   expect(await echoed(`${url}?ca=${file('ca.pem')}`)).toMatchObject({ code: 0, stdout: 'in\n', stderr: '' })
-  for (const stranger of [url, `${url}?ca=${file('other-ca.pem')}`]) {
-    const { code, stdout, stderr } = await echoed(stranger)
+  const refused = [
+    [url, 'certificate'],
+    [`${url}?ca=${file('other-ca.pem')}`, 'certificate'],
+    // The certificate is for the address.
+    [`${url.replace('127.0.0.1', 'localhost')}?ca=${file('ca.pem')}`, 'Hostname/IP does not match'],
+    [`rediss://:hush@127.0.0.1:${server.port}?ca=${file('ca.pem')}`, ''],
+  ] as const
+  const outcomes = await Promise.all(refused.map(async ([stranger, why]) => ({ ...(await echoed(stranger)), why })))
+  for (const { code, stdout, stderr, why } of outcomes) {
     expect({ code, stdout }).toEqual({ code: EXIT.engine, stdout: '' })
-    expect(stderr).toContain('certificate')
+    expect(stderr).toContain(why)
     expect(stderr).not.toContain('hush')
   }
 })
@@ -107,35 +123,48 @@ test.concurrent.each([
   [
     'etcds',
     async (certificates: Certificates) => {
-      const server = await startSecureEtcd(certificates)
-      return { port: server.port, stop: () => server.stop() }
+      const [server, plain] = await Promise.all([startSecureEtcd(certificates), startEtcd()])
+      const stop = async (): Promise<unknown> => Promise.all([server.stop(), plain.stop()])
+      return { port: server.port, plainPort: plain.port, stop }
     },
   ],
   [
     'consuls',
     async (certificates: Certificates) => {
       const { server, url } = await startSecureConsul(certificates)
-      return { port: Number(new URL(url).port), stop: () => server.stop() }
+      return { port: Number(new URL(url).port), plainPort: server.port, stop: () => server.stop() }
     },
   ],
-])('%s:// trusts the authority that it names and shows its own certificate', async (scheme, start) => {
-  using certificates = createCertificates()
-  const file = (name: string): string => `${certificates.folder}/${name}`
-  const { port, stop } = await start(certificates)
-  await using _stopped = { [Symbol.asyncDispose]: stop }
-  const shown = `cert=${file('client.pem')}&key=${file('client-key.pem')}`
-  const url = `${scheme}://127.0.0.1:${port}`
-  expect(await echoed(`${url}?ca=${file('ca.pem')}&${shown}`)).toMatchObject({ code: 0, stdout: 'in\n', stderr: '' })
-  for (const parameters of [shown, `ca=${file('other-ca.pem')}&${shown}`, `ca=${file('ca.pem')}`]) {
-    const { code, stdout, stderr } = await echoed(`${url}?${parameters}`)
-    expect({ code, stdout }).toEqual({ code: EXIT.engine, stdout: '' })
-    expect(stderr).toMatch(/certificate|ECONNRESET|socket hang up/)
-  }
-  expect(await echoed(`${url}?ca=${file('nowhere.pem')}`)).toMatchObject({
-    code: EXIT.usage,
-    stderr: expect.stringContaining('nowhere.pem') as string,
-  })
-})
+])(
+  '%s:// trusts the authority that it names, no other host and no plain text, and shows its own certificate',
+  async (scheme, start) => {
+    using certificates = createCertificates()
+    const file = (name: string): string => `${certificates.folder}/${name}`
+    const { port, plainPort, stop } = await start(certificates)
+    await using _stopped = { [Symbol.asyncDispose]: async () => void (await stop()) }
+    const shown = `cert=${file('client.pem')}&key=${file('client-key.pem')}`
+    const url = `${scheme}://127.0.0.1:${port}`
+    expect(await echoed(`${url}?ca=${file('ca.pem')}&${shown}`)).toMatchObject({ code: 0, stdout: 'in\n', stderr: '' })
+    const closed = /certificate|ECONNRESET|socket hang up/
+    const refused = [
+      [`${url}?${shown}`, closed],
+      [`${url}?ca=${file('other-ca.pem')}&${shown}`, closed],
+      [`${url}?ca=${file('ca.pem')}`, closed],
+      // The certificate is for the address.
+      [`${scheme}://localhost:${port}?ca=${file('ca.pem')}&${shown}`, /Hostname\/IP does not match/],
+      [`${scheme}://127.0.0.1:${plainPort}?ca=${file('ca.pem')}&${shown}`, /SSL|TLS|EPROTO|ECONNRESET|socket hang up/],
+    ] as const
+    for (const [stranger, why] of refused) {
+      const { code, stdout, stderr } = await echoed(stranger)
+      expect({ code, stdout }).toEqual({ code: EXIT.engine, stdout: '' })
+      expect(stderr).toMatch(why)
+    }
+    expect(await echoed(`${url}?ca=${file('nowhere.pem')}`)).toMatchObject({
+      code: EXIT.usage,
+      stderr: expect.stringContaining('nowhere.pem') as string,
+    })
+  },
+)
 
 test.concurrent('a PostgreSQL that accepts connections and is silent does not hold the command up', async () => {
   const silent = createServer()

@@ -173,6 +173,11 @@ test.each([
   ['an empty label', ['run', '--label', '', 'x', '--', 'true'], '--label is empty'],
   ['a label of blanks', ['run', '--label', ' ', 'x', '--', 'true'], '--label is empty'],
   ['nothing to do when it is lost', ['run', '--on-lost', '', 'x', '--', 'true'], '--on-lost is empty'],
+  [
+    'a doubt that is neither kept nor an end',
+    ['elect', '--on-doubt', 'wait', 'x', '--', 'true'],
+    "--on-doubt: expected keep or stop, got 'wait'\n  next: --on-doubt stop ends",
+  ],
   ['how often to look, once', ['status', '--every', '2s'], '--every: only with --watch'],
   ['port 0', ['status', '-e', 'redis://a:0'], '--engine: expected a port from 1 to 65535, got 0 in redis://a:0'],
   ['a port too high', ['status', '-e', 'postgres://u@a:65536/x'], 'expected a port from 1 to 65535, got 65536 in'],
@@ -201,10 +206,36 @@ test.each([
   ['a bare % in a path', ['status', '-e', 'file:/tmp/100%.db'], 'next: write % as %25'],
   ['an unknown command', ['rum'], "unknown command 'rum'; did you mean run?"],
   ['an option before the command', ['--quiet'], 'expected a command, got the option --quiet: options stand behind'],
+  [
+    'no number of permits',
+    ['run', '--permits', '0', 'x', '--', 'true'],
+    "got '0'\n  next: ringfence run --permits 4 NAME -- COMMAND",
+  ],
+  [
+    'a least time without --once',
+    ['run', '--at-least', '5s', 'job', '--', 'true'],
+    '--at-least: only with --once\n  next: ringfence run --once --at-least 5s job -- COMMAND',
+  ],
+  [
+    'an option without its value',
+    ['dashboard', '--token-file'],
+    '--token-file: expected FILE, got nothing\n  next: ringfence dashboard',
+  ],
+  [
+    'a token file that is not there',
+    ['dashboard', '--token-file', '/nope'],
+    'next: openssl rand -hex 32 > FILE makes one',
+  ],
+  [
+    'a leader that shares',
+    ['elect', '--shared', 'x', '--', 'true'],
+    'there is one leader; `ringfence run --shared` is for many',
+  ],
   ['an empty name', ['run', '', '--', 'true'], 'resource: expected a name, got an empty string'],
 ])('%s is wrong usage', async (_what, args, message) => {
   const { code, stdout, stderr } = await home.run(args)
   expect(stderr).toContain(message)
+  expect(stderr).toMatch(/^ {2}next: \S/m)
   expect({ code, stdout }).toEqual({ code: EXIT.usage, stdout: '' })
 })
 

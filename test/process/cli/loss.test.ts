@@ -158,6 +158,38 @@ test('a command that was asked by TERM has its grace to tidy up, once, and the c
   }
 })
 
+test('--on-doubt stop ends the command at the first renewal that fails, and keeps the lease until it is gone', async () => {
+  const tidies = `trap 'echo asked; read -r _; echo tidy; exit 0' TERM; echo ready; while :; do sleep 0.02; done`
+  const options = [
+    '--ttl',
+    '9s',
+    '--grace',
+    '4500ms',
+    '--on-doubt',
+    'stop',
+    '--on-lost',
+    'echo "lost: $RINGFENCE_REASON"',
+  ]
+  const command = home.start(['run', ...options, 'doubted', '--', 'sh', '-c', tidies])
+  await command.printed(/ready/)
+  await server.cli('ACL', 'SETUSER', 'default', '-@write')
+  try {
+    await command.printed(/asked/)
+    expect(await server.cli('EXISTS', 'doubted')).toBe('1')
+  } finally {
+    await server.cli('ACL', 'SETUSER', 'default', '+@write')
+  }
+  command.type('\n')
+  expect(await command.ended).toMatchObject({
+    code: EXIT.lost,
+    stdout: 'ready\nasked\ntidy\nlost: doubtful\n',
+    stderr: expect.stringContaining(
+      'the lease could not be renewed, and --on-doubt says stop; stopping the command',
+    ) as string,
+  })
+  expect(await server.cli('EXISTS', 'doubted')).toBe('0')
+})
+
 test('a lease that was taken away stops the command and runs --on-lost, which is told why', async () => {
   const onLost = 'echo "lost $RINGFENCE_RESOURCE: $RINGFENCE_REASON"'
   const command = home.start([

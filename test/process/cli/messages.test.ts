@@ -18,6 +18,16 @@ afterAll(async () => {
   await server.stop()
 })
 
+test('an engine that does not answer: the advice has the option that named it, without a password', async () => {
+  const engine = 'redis://:secret@127.0.0.1:1?requestTimeout=1s'
+  const by = async (args: string[], env = {}): Promise<string> => (await home.run(['status', ...args], { env })).stderr
+  const named = "`ringfence doctor --engine 'redis://:***@127.0.0.1:1?requestTimeout=1s'` looks closer"
+  expect(await by(['-e', engine])).toContain(named)
+  expect(await by([], { RINGFENCE_URL: engine })).toContain('`ringfence doctor` looks closer')
+  writeFileSync(home.file('url'), engine)
+  expect(await by(['--engine-file', 'url'])).toContain('`ringfence doctor --engine-file url` looks closer')
+})
+
 describe('control characters never reach the terminal', () => {
   const HOSTILE = 'x\u001b[31mEVIL\nline2\r\u009b2J\u202e\u007f'
   // oxlint-disable-next-line no-control-regex -- control characters are what it looks for
@@ -205,7 +215,9 @@ describe('what is wrong with the URL of an engine is said of where it came from'
     const { code, stderr } = await home.run(['status', '--engine-file', 'url'])
     expect({ code, stderr }).toEqual({
       code: EXIT.usage,
-      stderr: 'ringfence: url: expected one line with the URL of an engine, got 2 lines\n',
+      stderr: expect.stringMatching(
+        /^ringfence: url: expected one line with the URL of an engine, got 2 lines\n {2}next: write the URL into it, /,
+      ) as string,
     })
   })
 

@@ -63,6 +63,20 @@ function projectIn(home: Home): string {
   return home.file('src/deep/count.js')
 }
 
+test('migrate redlock says which files it could not read, and exits with 1', async () => {
+  await using home = new Home()
+  mkdirSync(home.file('src'))
+  writeFileSync(home.file('src/broken.js'), "import {{ 'redlock'\n")
+  writeFileSync(home.file('src/good.js'), "import Redlock from 'redlock'\n")
+  const told = await home.run(['migrate', 'redlock', 'src', '--write'])
+  expect(told).toMatchObject({
+    code: EXIT.no,
+    stdout: expect.stringMatching(/^src\/broken\.js:1: left: cannot be read: /m) as string,
+    stderr: expect.stringMatching(/^ringfence: 1 file could not be read\n {2}next: put right what is said/m) as string,
+  })
+  expect(readFileSync(home.file('src/good.js'), 'utf8')).toBe("import Redlock from 'ringfence/redlock'\n")
+})
+
 test.each([
   { options: [], imports: ["import Redlock from 'ringfence/redlock'"] },
   { options: ['--api'], imports: ["import { createLocks } from 'ringfence'", 'import { redis as redisEngine } from'] },

@@ -6,7 +6,9 @@ import { createLocks } from '../../../src/index.ts'
 import { Viewer } from '../../dashboard/viewer.ts'
 import { createCertificates, type Certificates } from '../../../harness/certificates.ts'
 import { Home, type Ended } from '../../../harness/command.ts'
-import { startRedis, startRedisNodes, type RedisServer } from '../../../harness/servers/redis.ts'
+import { startGroup } from '../../../harness/group.ts'
+import { onFreePorts } from '../../../harness/ports.ts'
+import { startRedis, startRedisNodes, tlsArgs, type RedisServer } from '../../../harness/servers/redis.ts'
 import { startCluster } from '../../../harness/servers/redis-cluster.ts'
 import { startSecureSentinel, startSentinel, type SentinelSetup } from '../../../harness/servers/sentinel.ts'
 import { until } from '../../../harness/until.ts'
@@ -56,7 +58,7 @@ function run(RINGFENCE_URL: string, ...args: string[]): Promise<Ended> {
 }
 
 /** A lease that is seen, refused to others and ended by force, and what the doctor and the dashboard say. */
-async function tryAllVerbs(url: string): Promise<void> {
+async function tryAllVerbs(url: string, secrets = [PASSWORD, encoded, SENTINEL_PASSWORD]): Promise<void> {
   const env = { RINGFENCE_URL: url }
   expect(await run(url, 'init')).toMatchObject({ code: 0, stderr: '' })
   const holder = home.start(['run', '--label', 'ada', '--ttl', '6s', 'job', '--', ...WAITS], { env })
@@ -77,8 +79,37 @@ async function tryAllVerbs(url: string): Promise<void> {
   dashboard.signal('SIGTERM')
   expect(await dashboard.ended).toMatchObject({ code: 0 })
   for (const { stdout, stderr } of [status, doctor, holder, dashboard])
-    for (const secret of [PASSWORD, encoded, SENTINEL_PASSWORD]) expect(stdout + stderr).not.toContain(secret)
+    for (const secret of secrets) expect(stdout + stderr).not.toContain(secret)
 }
+
+test.concurrent('a quorum with TLS and a login for each node by URL: run, status, doctor, release and the dashboard work', async () => {
+  const passwords = ['hush-a', 'hush-b', 'hush-c']
+  await using quorum = await onFreePorts(3, async (ports) => {
+    const { stop } = await startGroup(
+      ports.map((port, index) => () => {
+        const acl = [`u${index} on >${passwords[index]} ~* &* +@all`]
+        return startRedis({ password: 'nobody knows', acl, args: tlsArgs(port, certificates) })
+      }),
+    )
+    return { ports, [Symbol.asyncDispose]: stop }
+  })
+  const urlBy = (login: (index: number) => string): string =>
+    `rediss://${quorum.ports.map((port, index) => `${login(index)}@127.0.0.1:${port}`).join()}?requestTimeout=10s${ca()}`
+  await tryAllVerbs(
+    urlBy((index) => `u${index}:${passwords[index]}`),
+    passwords,
+  )
+  const { code, stdout, stderr } = await run(
+    urlBy(() => `u0:${passwords[0]}`),
+    'run',
+    'job',
+    '--',
+    'echo',
+    'in',
+  )
+  expect({ code, stdout }).toEqual({ code: EXIT.engine, stdout: '' })
+  expect(stderr).toMatch(/no quorum for 'job': 2 of 3 nodes needed .*WRONGPASS/)
+})
 
 describe.concurrent.each([
   ['sentinels', sentinelUrl],
@@ -135,6 +166,8 @@ test.concurrent.each([
   ['another authority of a Cluster', () => secureClusterUrl() + ca('other-ca.pem'), 'certificate'],
   ['an unknown authority of sentinels', secureSentinelUrl, 'certificate'],
   ['another authority of sentinels', () => secureSentinelUrl() + ca('other-ca.pem'), 'certificate'],
+  ['another host of a Cluster', () => secureClusterUrl().replaceAll('127.0.0.1', 'localhost') + ca(), 'does not match'],
+  ['another host of sentinels', () => secureSentinelUrl().replace('127.0.0.1', 'localhost') + ca(), 'does not match'],
   ['a Cluster without TLS', () => `rediss+cluster://127.0.0.1:${plain.port}`, ''],
   ['sentinels without TLS', () => `rediss+sentinel://127.0.0.1:${sentinels.sentinels[0]!.port}/ringfence`, ''],
 ])('%s: refused, and nothing goes by plain text instead', async (_what, url, reason) => {

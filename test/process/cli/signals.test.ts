@@ -1,6 +1,7 @@
 import { constants } from 'node:os'
 import { afterAll, expect, test } from 'vitest'
 import { Home } from '../../../harness/command.ts'
+import { isStopped } from '../../../harness/process-tree.ts'
 import { until } from '../../../harness/until.ts'
 
 const home = new Home()
@@ -38,6 +39,19 @@ test('a command that does not handle a signal dies of it, and ringfence tells so
   expect(await command.ended).toMatchObject({ code: 129, signal: null })
   expect(await home.run(['run', '--no-wait', 'dies', '--', 'true'])).toMatchObject({ code: 0 })
 })
+
+test.each(['INT', 'TERM', 'HUP'] as const)(
+  'a stopped command takes %s at once, and the lease is free',
+  async (name) => {
+    const argv = ['sh', '-c', 'echo $$ ready; kill -STOP $$; exec sleep 600']
+    const command = home.start(['run', '--no-wait', 'stopped', '--', ...argv])
+    await command.printed(/ready/)
+    const pid = Number.parseInt(command.stdout)
+    await until(() => isStopped(pid), { what: 'the command is stopped' })
+    command.signal(`SIG${name}`)
+    expect(await command.ended).toMatchObject({ code: 128 + constants.signals[`SIG${name}`], signal: null })
+  },
+)
 
 test('while it waits, each signal ends the wait with 128 + n, and nothing of it is left in the queue', async () => {
   const holder = home.start(['run', 'busy', '--', 'sh', '-c', 'echo ready; exec sleep 600'])

@@ -72,10 +72,14 @@ test('while it waits, one line is rewritten: how long, who holds it, since when;
   const holder = home.start(['run', '--label', 'mallory', 'live', '--', 'sh', '-c', 'echo ready; exec sleep 600'])
   await holder.printed(/ready/)
   const terminal = home.terminal(`${RUN} live -- echo 'the command ran'`)
-  await terminal.printed(new RegExp(`\\rringfence: waiting: 'live' is held by mallory \\(sh\\)[^\\r\\n]*${ERASE}`))
+  await terminal.printed(
+    new RegExp(`\\rringfence: waiting(, number 1 of 1 in line)?: 'live' is held by mallory \\(sh\\)[^\\r\\n]*${ERASE}`),
+  )
   // Written over, not below.
   await terminal.printed(
-    new RegExp(`\\rringfence: waiting \\d\\.\\d s: 'live' is held by mallory \\(sh\\) for \\d[^\\r\\n]*${ERASE}`),
+    new RegExp(
+      `\\rringfence: waiting \\d\\.\\d s(, number 1 of 1 in line)?: 'live' is held by mallory \\(sh\\) for \\d[^\\r\\n]*${ERASE}`,
+    ),
   )
   holder.signal('SIGTERM')
   expect(await terminal.ended).toMatchObject({ code: 0 })
@@ -83,20 +87,46 @@ test('while it waits, one line is rewritten: how long, who holds it, since when;
   expect(terminal.stdout.match(/\n/g)).toHaveLength(1)
 })
 
-test('on Redis the line names the place among those who wait', async () => {
-  await using server = await startRedis()
-  const env = { RINGFENCE_URL: server.url }
-  const holder = home.start(['run', 'placed', '--', 'sh', '-c', 'echo ready; exec sleep 600'], { env })
+test('where it waits for a permit, it says who has one, since when, and the place in its line', async () => {
+  const holder = home.start([
+    'run',
+    '--label',
+    'mallory',
+    '--permits',
+    '1',
+    'pool',
+    '--',
+    'sh',
+    '-c',
+    'echo ready; exec sleep 600',
+  ])
   await holder.printed(/ready/)
-  const first = home.start(['run', 'placed', '--', 'sleep', '600'], { env })
-  const status = async (): Promise<string> => (await home.run(['status', 'placed'], { env })).stdout
-  await until(async () => / 1\n/.test(await status()), { what: 'the first one waits', everyMs: 200 })
-  const second = home.terminal(`${RUN} placed -- true`, { env })
-  await second.printed(/, number 2 of 2 in line: /)
-  first.signal('SIGTERM')
-  await first.ended
-  await second.printed(/, number 1 of 1 in line: /)
+  const terminal = home.terminal(`stty cols 200; ${RUN} --permits 1 pool -- echo 'the command ran'`)
+  await terminal.printed(
+    /: waiting [^:\r]*, number 1 of 1 in line: 'pool#0' is held by mallory \(sh; pool of 1\) for \d[^;\r]*; all 1 permits of 'pool' are held/,
+  )
+  holder.signal('SIGTERM')
+  expect(await terminal.ended).toMatchObject({ code: 0 })
 })
+
+test.each(['redis', 'file'])(
+  'the line names the place among those who wait, and status names them all: %s',
+  async (kind) => {
+    await using server = kind === 'redis' ? await startRedis() : undefined
+    const env = server === undefined ? {} : { RINGFENCE_URL: server.url }
+    const holder = home.start(['run', 'placed', '--', 'sh', '-c', 'echo ready; exec sleep 600'], { env })
+    await holder.printed(/ready/)
+    const first = home.start(['run', '--label', 'first', 'placed', '--', 'sleep', '600'], { env })
+    const status = async (): Promise<string> => (await home.run(['status', 'placed'], { env })).stdout
+    await until(async () => / 1\n/.test(await status()), { what: 'the first one waits', everyMs: 200 })
+    const second = home.terminal(`${RUN} placed -- true`, { env })
+    await second.printed(/, number 2 of 2 in line: /)
+    expect(await status()).toMatch(/\nNEXT +WAITS +SINCE\n1 +first \(sleep\) +[\d.]+ m?s\n2 +.*\(true\) +[\d.]+ m?s\n$/)
+    first.signal('SIGTERM')
+    await first.ended
+    await second.printed(/, number 1 of 1 in line: /)
+  },
+)
 
 test('the line is cut to the width of the terminal, and with --quiet there is none', async () => {
   const holder = home.start(['run', 'narrow', '--', 'sh', '-c', 'echo ready; exec sleep 600'])

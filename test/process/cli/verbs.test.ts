@@ -217,6 +217,25 @@ test('doctor --watch reports again when a node goes away, and ends with the last
   expect(await command.ended).toMatchObject({ code: EXIT.no })
 })
 
+test('doctor --watch notices a restart too short for a probe to miss the server, with the time of each report', async () => {
+  await using own = await startRedisNodes(1)
+  const [node] = own.nodes
+  const command = home.start(['doctor', '--watch'], { env: { RINGFENCE_URL: `redis://127.0.0.1:${node!.port}` } })
+  const times = (): number => (command.stdout.match(/^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$/gm) ?? []).length
+  await until(() => / of 100, /.test(command.stdout), { what: 'a first report', withinMs: 30_000 })
+  expect(times()).toBe(1)
+  const restarted = `! 127.0.0.1:${node!.port} was started again since the last report\n`
+  expect(command.stdout).not.toContain(restarted)
+  await node!.restart()
+  await until(() => command.stdout.includes(restarted), { what: 'a report of the restart', withinMs: 30_000 })
+  await until(() => command.stdout.trimEnd().split(' of 100, ').length - 1 === times(), { what: 'it is whole' })
+  // The last word is of the server as it is now.
+  const last = command.stdout.slice(command.stdout.indexOf(restarted))
+  expect(last).not.toMatch(/✗ critical/)
+  command.signal('SIGTERM')
+  expect(await command.ended).toMatchObject({ code: 0 })
+})
+
 test('bench shows what the engine takes from here, and recommends a ttl', async () => {
   const env = { RINGFENCE_URL: quorumUrl }
   const { code, stdout } = await home.run(['bench', '--count', '20', '--for', '500ms', '--json'], { env })
@@ -294,7 +313,9 @@ test('a config file in the current folder counts, and a wrong one is told', asyn
   writeFileSync(elsewhere.file('ringfence.json'), '{ "tll": "5s" }')
   expect(await elsewhere.run(['status'])).toMatchObject({
     code: EXIT.usage,
-    stderr: expect.stringContaining("got 'tll'") as string,
+    stderr:
+      "ringfence: ringfence.json: unknown key 'tll'; did you mean ttl?\n" +
+      '  next: the keys of the file are engine, engineFile, ttl, wait, grace, label, store, requireEngine\n',
   })
 })
 

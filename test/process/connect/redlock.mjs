@@ -1,6 +1,20 @@
+import { setTimeout as pause } from 'node:timers/promises'
 import { redlock } from '../../../dist/engines/redis/index.cjs'
 
 const quiet = () => undefined
+
+/** GLIDE makes no client of a server that is away. */
+async function glideClient(port) {
+  const { GlideClient, Logger } = await import('@valkey/valkey-glide')
+  Logger.init('off')
+  for (;;) {
+    try {
+      return await GlideClient.createClient({ addresses: [{ host: '127.0.0.1', port }] })
+    } catch {
+      await pause(50)
+    }
+  }
+}
 
 // Each loads its own driver only: ten processes that start at once would otherwise load both.
 export const drivers = {
@@ -8,6 +22,15 @@ export const drivers = {
     const { Redis } = await import('ioredis')
     const clients = ports.map((port) => new Redis({ host: '127.0.0.1', port }).on('error', quiet))
     return { clients, end: () => clients.forEach((client) => client.disconnect()) }
+  },
+  iovalkey: async (ports) => {
+    const { Redis } = await import('iovalkey')
+    const clients = ports.map((port) => new Redis({ host: '127.0.0.1', port }).on('error', quiet))
+    return { clients, end: () => clients.forEach((client) => client.disconnect()) }
+  },
+  glide: async (ports) => {
+    const clients = await Promise.all(ports.map(glideClient))
+    return { clients, end: () => clients.forEach((client) => client.close()) }
   },
   'node-redis': async (ports) => {
     const { createClient } = await import('redis')

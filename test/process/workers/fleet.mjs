@@ -23,7 +23,18 @@ const PEERS = {
   'redlock 5 beta': (clients) => benched('redlock 5 beta', 200, clients, PREFIX + NAME),
   '@sesamecare-oss/redlock': (clients) => benched('@sesamecare-oss/redlock', 200, clients, PREFIX + NAME),
   'redlock-universal': (clients) => benched('redlock-universal', 100, clients, PREFIX + NAME),
-  'redis-semaphore': (clients) => benched('redis-semaphore', 10, clients, NAME),
+  'redis-semaphore': async (clients) => {
+    const { Mutex, RedlockMutex } = await import('redis-semaphore')
+    // By default a loss ends the process.
+    const options = { acquireTimeout: 300_000, lockTimeout: ttlMs, onLockLost: () => undefined }
+    const acquire = async () => {
+      const lock =
+        clients.length === 1 ? new Mutex(clients[0], NAME, options) : new RedlockMutex(clients, NAME, options)
+      await lock.acquire()
+      return lock
+    }
+    return { acquire, release: (held) => held.release() }
+  },
   'ringfence/redlock': async (clients) => {
     const lock = new DropIn(clients, { retryCount: -1 })
     return { acquire: () => lock.acquire([PREFIX + NAME], ttlMs), release: (held) => held.release() }

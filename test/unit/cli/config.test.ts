@@ -5,7 +5,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { Options } from '../../../src/cli/command-line.ts'
 import { readConfig, type Config } from '../../../src/cli/config.ts'
 import { Output } from '../../../src/cli/output.ts'
-import { engineUrl, setting } from '../../../src/cli/settings.ts'
+import { engineUrl, explain, setting, storeUrl } from '../../../src/cli/settings.ts'
 
 let folder: string
 let system: string
@@ -22,6 +22,7 @@ beforeEach(() => {
 
 afterEach(() => {
   vi.unstubAllEnvs()
+  vi.restoreAllMocks()
   rmSync(folder, { recursive: true })
 })
 
@@ -94,4 +95,41 @@ test.skipIf(process.getuid!() !== 0)('nor one that another group may write to, o
   chmodSync(path, 0o644)
   chownSync(path, 65_534, 65_534)
   expect(() => read({})).toThrow(`${path} is not obeyed: it belongs to the user 65534`)
+})
+
+test('--verbose tells of each setting where it came from, without the passwords in URLs', () => {
+  const said: string[] = []
+  vi.spyOn(process.stderr, 'write').mockImplementation((text) => said.push(String(text)) > 0)
+  const verbose = new Output({ json: false, quiet: false, verbose: true })
+  const told = (given: Record<string, string>, files: { user?: object; system?: object }): string[] => {
+    const options = new Options(given)
+    const config = read(files)
+    said.length = 0
+    explain(options, config, verbose)
+    engineUrl(options, config, verbose)
+    storeUrl(options, config, verbose)
+    return said.map((line) => line.replaceAll(folder, 'HOME'))
+  }
+  vi.stubEnv('RINGFENCE_STORE', 'postgres://u:hush@db/app')
+  const user = { ttl: '10s', wait: '1m', requireEngine: false }
+  const machine = { ttl: '20s', grace: '2s', label: 'web-1', engine: 'redis://:hush@a', requireEngine: true }
+  expect(told({ wait: '5s', label: 'me' }, { user, system: machine })).toEqual([
+    'ringfence: config files: HOME/ringfence/config.json, HOME/system.json\n',
+    'ringfence: ttl: 10s, from ttl, in HOME/ringfence/config.json\n',
+    'ringfence: wait: 5s, from --wait\n',
+    'ringfence: grace: 2s, from grace, in HOME/system.json\n',
+    'ringfence: label: me, from --label\n',
+    'ringfence: requireEngine: false, from requireEngine, in HOME/ringfence/config.json\n',
+    'ringfence: engine: redis://:***@a, from engine, in HOME/system.json\n',
+    'ringfence: store: postgres://u:***@db/app, from RINGFENCE_STORE\n',
+  ])
+  rmSync(join(folder, 'system.json'))
+  rmSync(join(folder, 'ringfence', 'config.json'))
+  vi.stubEnv('RINGFENCE_STORE', undefined)
+  vi.stubEnv('RINGFENCE_REQUIRE_ENGINE', '0')
+  expect(told({}, {})).toEqual([
+    'ringfence: no config file\n',
+    'ringfence: requireEngine: 0, from RINGFENCE_REQUIRE_ENGINE\n',
+    'ringfence: engine: a file of this machine, the default: no option, variable or config file names one\n',
+  ])
 })

@@ -20,6 +20,11 @@ test.each([
   ['redis://u:p1@a:1,b,u:p2@[::1]:3/2?x=y', 'redis://u:***@a:1,b,u:***@[::1]:3/2?x=y'],
   ['redis+sentinel://:pw@a,b/m?sentinelPassword=pw2', 'redis+sentinel://:***@a,b/m?sentinelPassword=***'],
   ['redis://host?sentinel_password=pw', 'redis://host?sentinel_password=***'],
+  ['mongodb://host/?pwd=pw', 'mongodb://host/?pwd=***'],
+  ['http://host?x=y&apikey=pw&api-key=pw#z', 'http://host?x=y&apikey=***&api-key=***#z'],
+  ['http://host?ACCESS_TOKEN=pw;client_secret=pw', 'http://host?ACCESS_TOKEN=***;client_secret=***'],
+  ['redis-sentinel://u:secret', 'redis-sentinel://u:***'],
+  ['redis-sentinel://u:p@a,b', 'redis-sentinel://u:***@a,b'],
   // Where it can't be said what is a password, nothing before the last @ is shown.
   ['redis://u:p@q,r@host', 'redis://u:***@host'],
   ['redis://u:12,34@host', 'redis://u:***@host'],
@@ -31,6 +36,16 @@ test.each([
 test('a secret is removed from every text, as it is, decoded and encoded', () => {
   keepSecret('p%40ss')
   expect(withoutSecrets('login with p%40ss or p@ss failed')).toBe('login with *** or *** failed')
+})
+
+test.each([
+  ['1', 'redis://u:1@127.0.0.1:1/1 took 11 ms', 'redis://u:***@127.0.0.1:1/1 took 11 ms'],
+  ['e', 'the key e: password=e, ?pwd=e&x=e', 'the key e: password=***, ?pwd=***&x=e'],
+  ['x+.', '"token":"x+." is not xx.', '"token":"***" is not xx.'],
+  ['abc', "password 'abc' of abc, apikey=abcd", "password 'abc' of abc, apikey=abcd"],
+])('the short secret %s is hidden only where it stands as one', (secret, text, shown) => {
+  keepSecret(secret)
+  expect(withoutSecrets(text)).toBe(shown)
 })
 
 test('an address has several hosts, defaults and parameters', () => {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { heldNow, WaitReport } from '../../../src/cli/wait-report.ts'
+import { heldNow, WaitReport, type WaitSubject } from '../../../src/cli/wait-report.ts'
 import type { LeaseInfo, LockEvent } from '../../../src/index.ts'
 import { ManualClock } from '../../../harness/manual-clock.ts'
 
@@ -7,11 +7,11 @@ const WAITING: LockEvent = { type: 'waiting', call: 1, resources: ['a'], holder:
 const ABOUT = { call: 1, resources: ['a'], owner: 'us@me' }
 const GRANTED: LockEvent = { type: 'granted', ...ABOUT, token: 2n, waitedMs: 1, handedOver: false, shared: false }
 
-function reporting(lease: () => Promise<LeaseInfo | undefined>) {
+function reporting(lease: WaitSubject['lease'], subject: Partial<WaitSubject> = {}) {
   const clock = new ManualClock()
   const said: string[] = []
   const output = { say: (text: string) => said.push(text), live: () => undefined, endLive: () => undefined }
-  const report = new WaitReport({ ...output, canBeLive: false }, { held: "'a' is held", lease }, clock)
+  const report = new WaitReport({ ...output, canBeLive: false }, { held: "'a' is held", lease, ...subject }, clock)
   return { clock, said, report }
 }
 
@@ -44,6 +44,35 @@ test('who holds it may not be known, and may not be found out', async () => {
   report.observe(WAITING)
   await clock.advance(30_000)
   expect(said).toEqual(["still waiting 30 s: 'a' is held"])
+})
+
+test('of a pool it looks at the permits that were asked for last, and tells of one', async () => {
+  const looks: (readonly string[])[] = []
+  const lease: LeaseInfo = {
+    resource: 'gpu#1',
+    owner: 'y@holder',
+    token: 1n,
+    remainingMs: 9000,
+    heldMs: 61_000,
+    line: [{ owner: 'us 9', since: 0 }],
+  }
+  const { clock, said, report } = reporting(
+    (asked) => {
+      looks.push(asked)
+      return Promise.resolve(lease)
+    },
+    { held: "all 12 permits of 'gpu' are held", isOneOfMany: true },
+  )
+  for (let permit = 0; permit < 12; permit++) {
+    report.observe({ type: 'attempt', call: 1, resources: [`gpu#${permit}`], owner: `us ${permit}` })
+  }
+  report.observe({ type: 'attempt', call: 1, resources: ['gpu#2'], owner: 'us again' })
+  report.observe(WAITING)
+  await clock.advance(30_000)
+  expect(looks).toEqual([['gpu#2', 'gpu#11', 'gpu#10', 'gpu#9', 'gpu#8', 'gpu#7', 'gpu#6', 'gpu#5']])
+  expect(said).toEqual([
+    "still waiting 30 s, number 1 of 1 in line: 'gpu#1' is held by holder for 1 min 1 s; all 12 permits of 'gpu' are held",
+  ])
 })
 
 test('a time below a second is not told, and what is only offered is not held', () => {

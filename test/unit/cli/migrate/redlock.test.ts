@@ -55,6 +55,53 @@ test.each([
   expect(left(code, false)).toEqual([expect.stringMatching(why)])
 })
 
+test.each([
+  ["const Redlock = require('redlock')", ['createLocks', 'redis']],
+  ["const R = require('redlock')", ['createLocks', 'redis'], 'R'],
+  ['const { default: Redlock } = require("redlock");', ['createLocks', 'redis']],
+  ["const { Redlock } = require('ringfence/redlock')", ['createLocks', 'redis']],
+  ["const Redlock = require('redlock').default", ['createLocks', 'redis']],
+])('a require is rewritten to our API as an import is: %s', (load, [core, engine], name = 'Redlock') => {
+  const [quote, end] = [load.includes('"') ? '"' : "'", load.endsWith(';') ? ';' : '']
+  const code = `${load}\nconst locks = new ${name}([client])\nlocks.using(['a'], 5000, async () => {})\n`
+  expect(rewritten(code, { api: true })).toBe(
+    `const { ${core} } = require(${quote}ringfence${quote})${end}\n` +
+      `const { ${engine} } = require(${quote}ringfence/redis${quote})${end}\n` +
+      "const locks = createLocks(redis(client), { wait: 2000 })\nlocks.using('a', { ttl: 5000 }, async () => {})\n",
+  )
+})
+
+test.each([
+  ["let Redlock = require('redlock')\nnew Redlock([a])", /only `const Redlock = require\(\)` at the top of a file/],
+  ["const a = 1, Redlock = require('redlock')", /only `const Redlock = require\(\)` at the top of a file/],
+  [
+    "function f() {\n  const Redlock = require('redlock')\n  return new Redlock([a])\n}",
+    /only `const Redlock = require/,
+  ],
+  ["const Redlock = require('ringfence/redlock')\nnew Redlock([a])", /only `const Redlock = require/],
+  ["const { Redlock, ...more } = require('ringfence/redlock')", /only `const Redlock = require/],
+  ["const { Redlock, Lock } = require('ringfence/redlock')", /^1: keeps redlock's API: Lock has no counterpart of/],
+  [
+    "const {\n  default: Redlock,\n  ResourceLockedError: Held,\n} = require('redlock')\nnew Redlock([a])",
+    /^3: keeps redlock's API: ResourceLockedError: Held has no counterpart of the same shape$/,
+  ],
+])('a require that is not understood keeps redlock’s API: %s', (code, why) => {
+  expect(left(code, true)).toEqual(expect.arrayContaining([expect.stringMatching(why)]))
+  expect(migrated(code, true).code).not.toContain('createLocks')
+})
+
+test.each([false, true])('a duration that ours refuses is listed, also with --api %s', (api) => {
+  const code = WITH(
+    "const SHORT = 20\nredlock.using(['a'], SHORT, async () => {})\nconst lock = await redlock.acquire(['b'], 49)\n" +
+      "await lock.extend(10)\nawait redlock.using(['c'], 50, async () => {})\n",
+  )
+  expect(left(code, api)).toEqual([
+    '4: a duration of 20 ms is refused: write 50 or more',
+    '5: a duration of 49 ms is refused: write 50 or more',
+    '6: a duration of 10 ms is refused: write 50 or more',
+  ])
+})
+
 test('scripts of your own are listed, and the import is rewritten', () => {
   const code = "import Redlock from 'redlock'\nnew Redlock([a], {}, { acquireScript: '' })"
   expect(rewritten(code)).toContain("from 'ringfence/redlock'")
@@ -140,9 +187,22 @@ export async function once() {
 })
 
 test('a signal that is handed on is rewritten, and is to be looked at', () => {
-  const code = WITH("await redlock.using(['a'], 1, async (signal) => fetch(url, { signal }))")
+  const code = WITH("await redlock.using(['a'], 100, async (signal) => fetch(url, { signal }))")
   expect(rewritten(code, { api: true })).toContain('async ({ signal }) => fetch(url, { signal })')
   expect(left(code, true)).toEqual(['3: signal is handed on: what reads its `error` there must read `reason`'])
+})
+
+test('settings that have no counterpart are left out, and listed with their lines', () => {
+  const code = `import Redlock from 'redlock'
+const redlock = new Redlock([a], {
+  'retryJitter': 100,
+})
+await redlock.using(['a'], 1000, { automaticExtensionThreshold: 200 }, () => work())`
+  expect(rewritten(code, { api: true })).not.toMatch(/retryJitter|automaticExtensionThreshold/)
+  expect(left(code, true)).toEqual([
+    '3: retryJitter is left out: waiters are woken by a release',
+    '5: automaticExtensionThreshold is left out: renewal is at a third of the ttl',
+  ])
 })
 
 test('the API: a quorum, settings, and other forms of the routine', () => {
@@ -166,21 +226,21 @@ test.each([
   ['await redlock.quit()', /quit\(\): close\(\) leaves the clients open/],
   ['start(redlock)', /redlock is handed on/],
   ['const locks = { redlock }', /redlock is handed on/],
-  ["redlock['acquire'](['a'], 1)", /redlock is handed on/],
-  ["redlock.acquire(['a'], 1).then(work)", /does not go into a variable/],
-  ["keep(await redlock.acquire(['a'], 1))", /does not go into a variable/],
-  ["const lock = await redlock.acquire(['a'], 1)\nkeep(lock)", /keep\(lock\): this use of a lock is not understood/],
-  ["const lock = await redlock.acquire(['a'], 1)\nlock.expiration", /lock\.expiration: this use/],
-  ["const lock = await redlock.acquire(['a'], 1)\nconst result = await lock.release()", /this use of a lock/],
-  ["const lock = await redlock.acquire(['a'], 1)\nconst next = await lock.extend(1)", /this use of a lock/],
+  ["redlock['acquire'](['a'], 100)", /redlock is handed on/],
+  ["redlock.acquire(['a'], 100).then(work)", /does not go into a variable/],
+  ["keep(await redlock.acquire(['a'], 100))", /does not go into a variable/],
+  ["const lock = await redlock.acquire(['a'], 100)\nkeep(lock)", /keep\(lock\): this use of a lock is not understood/],
+  ["const lock = await redlock.acquire(['a'], 100)\nlock.expiration", /lock\.expiration: this use/],
+  ["const lock = await redlock.acquire(['a'], 100)\nconst result = await lock.release()", /this use of a lock/],
+  ["const lock = await redlock.acquire(['a'], 100)\nconst next = await lock.extend(100)", /this use of a lock/],
   ['await redlock.release(other)', /cannot be seen which lock/],
-  ["await redlock.using(['a'], 1, routine)", /not a function that is written here/],
-  ["await redlock.using(['a'], 1, async ({ aborted }) => aborted)", /not a plain name/],
-  ["await redlock.using(['a'], 1, settings, async () => 1)", /settings are not numbers/],
+  ["await redlock.using(['a'], 100, routine)", /not a function that is written here/],
+  ["await redlock.using(['a'], 100, async ({ aborted }) => aborted)", /not a plain name/],
+  ["await redlock.using(['a'], 100, settings, async () => 1)", /settings are not numbers/],
   ['await redlock.using(...args)', /there is no duration|arguments cannot be seen/],
   ['function other(redlock) { redlock.anything() }', /redlock is declared more than once/],
-  ["const createLocks = 1\nawait redlock.using(['a'], 1, () => 1)", /the name createLocks is taken/],
-  ['new Redlock([client]).acquire([], 1)', /not a constant of this file/],
+  ["const createLocks = 1\nawait redlock.using(['a'], 100, () => 1)", /the name createLocks is taken/],
+  ['new Redlock([client]).acquire([], 100)', /not a constant of this file/],
   ['class Mine extends Redlock {}', /something else than `new`/],
 ])('a use that is not understood keeps the API of redlock for the whole file: %s', (text, why) => {
   const code = WITH(text)
@@ -211,7 +271,6 @@ test.each([
 test('named imports and other ways to load it keep the API of redlock', () => {
   for (const code of [
     "import Redlock, { ExecutionError } from 'redlock'\nconst r = new Redlock([a])",
-    "const { default: Redlock } = require('redlock')\nconst r = new Redlock([a])",
     "import type Redlock from 'redlock'",
     "export * from 'redlock'",
   ]) {

@@ -29,13 +29,14 @@ describe('a process', () => {
     const id = [child.pid, startedThen, ...place].join(' ')
     try {
       expect(machine.isStopped(id)).toBe(false)
-      child.kill('SIGSTOP')
+      // Not by `child.kill`, which does so once on Deno.
+      process.kill(child.pid!, 'SIGSTOP')
       await until(() => machine.isStopped(id), { what: 'a stop' })
       expect(machine.isGone(id)).toBe(false)
-      child.kill('SIGCONT')
+      process.kill(child.pid!, 'SIGCONT')
       await until(() => !machine.isStopped(id), { what: 'its end' })
     } finally {
-      child.kill('SIGKILL')
+      process.kill(child.pid!, 'SIGKILL')
     }
   })
 

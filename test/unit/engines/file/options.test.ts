@@ -35,13 +35,17 @@ describe('the path', () => {
   test.each([
     [42, TypeError, 'path: expected a string, got 42'],
     [null, TypeError, 'path: expected a string, got null'],
-    ['', RangeError, 'path: expected the path of a file, got an empty string'],
+    ['', RangeError, 'path: expected the path of a file, got an empty string; leave it out for the one of this user'],
     [
       'file:///tmp/locks.db',
       RangeError,
-      "path: expected a path, got the URL 'file:///tmp/locks.db'; use fileURLToPath",
+      "path: expected a path, got the URL 'file:///tmp/locks.db'; use fileURLToPath of node:url",
     ],
-    ['/tmp/a\0b', RangeError, 'path: expected a path without null characters'],
+    [
+      '/tmp/a\0b',
+      RangeError,
+      'path: expected a path without null characters, got one with them; no file can be called that',
+    ],
   ])('%j is refused', (path, type, message) => {
     expect(() => file(path as string)).toThrow(new type(message))
   })
@@ -49,7 +53,7 @@ describe('the path', () => {
 
 describe('an option', () => {
   test.each([
-    [{ timeout: 1 }, TypeError, "options: expected requestTimeout, deadHolder, clock, got 'timeout'"],
+    [{ timeout: 1 }, TypeError, "options: expected requestTimeout, deadHolder, clock, random, got 'timeout'"],
     [{ requestTimeout: 0 }, RangeError, 'requestTimeout:'],
     [{ requestTimeout: 'soon' }, TypeError, 'requestTimeout:'],
     [{ requestTimeout: '2m' }, RangeError, 'requestTimeout:'],

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { checkCollection } from '../../../../src/engines/mongodb/doctor/collection.ts'
 import { checkDeployment, checkMembers } from '../../../../src/engines/mongodb/doctor/members.ts'
 import { checkVersion } from '../../../../src/engines/mongodb/doctor/server.ts'
 import type { CommandResult } from '../../../../src/engines/mongodb/doctor/commands.ts'
@@ -25,6 +26,21 @@ test.each([
 test('a server that does not tell its version', () => {
   expect(checkVersion(denied)).toMatchObject({ severity: 'note' })
 })
+
+test.each([Object.create(null) as object, null, { toString: 1 }, [undefined]])(
+  'no text where text belongs: %j',
+  (no) => {
+    const batch = (one: unknown): CommandResult => reply({ cursor: { firstBatch: [one] } })
+    expect(checkVersion(reply({ version: no }))).toMatchObject({ severity: 'note' })
+    const members = [no, { name: no, health: no, stateStr: no }]
+    expect(checkMembers({ setName: 'rs0' }, reply({ members })).at(-1)).toMatchObject({ id: 'mongodb/health' })
+    const index = { name: no, expireAfterSeconds: no }
+    const listed = { type: no, options: { collation: { locale: no } } }
+    expect(checkCollection('leases', batch(no), batch(no))).toMatchObject([{ severity: 'critical' }])
+    const severities = ['critical', 'warning', 'critical']
+    expect(checkCollection('leases', batch(listed), batch(index)).map(({ severity }) => severity)).toEqual(severities)
+  },
+)
 
 test('a sharded cluster: its routers keep the time', () => {
   const finding = checkDeployment({ msg: 'isdbgrid' })

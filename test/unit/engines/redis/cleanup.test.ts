@@ -29,6 +29,13 @@ describe('a requests', () => {
     expect(open.size).toBe(0)
   })
 
+  test('of a lease that could not be left is undone, and not extended, once that is released', () => {
+    const open = makeOpen()
+    const requests = open.begin('o')
+    Object.assign(requests, { over: true, left: { owner: 'o' } })
+    expect(open.end('o')?.left).toBeUndefined()
+  })
+
   test('of repaired nodes is kept until the lease is over: they must not count as proof', () => {
     const open = makeOpen()
     const requests = open.begin('o')

@@ -351,4 +351,27 @@ describe('an election in order', () => {
     expect(lost.doubtful).toContain(0)
     expect(seen.late).toContain(0)
   })
+
+  test('withdraws from a node that granted and then said no: over several connections the no may be from before', () => {
+    const nodes = ['n0', 'n1', 'n2'].map((label) => ({ label })) as RedisNode[]
+    const election = new Election({
+      nodes,
+      deadlines: new Deadlines(new ManualClock(0)),
+      timeoutMs: TIMEOUT_MS,
+      inOrder: false,
+      acquire: () => undefined,
+      confirm: () => undefined,
+      late: () => undefined,
+      lateRefusal: () => undefined,
+      settled: () => undefined,
+      isOver: () => false,
+    })
+    const tokens: (number | undefined)[] = []
+    election.run((token) => tokens.push(token))
+    for (const node of [0, 1, 2]) election.answered(node, { kind: 'granted', fence: node + 1 })
+    for (const node of [2, 0]) election.answered(node, { kind: 'out' })
+    expect(tokens).toEqual([undefined])
+    expect(election.granted()).toEqual([1])
+    expect(election.doubtful()).toEqual([0, 2])
+  })
 })

@@ -50,6 +50,15 @@ const reply = fc.record({
   delayMs: fc.integer({ min: 1, max: 99 }),
 })
 
+/** As many leases as sizes, each of that many resources. */
+const sized = (sizes: readonly number[], shared: boolean): LeaseRef[] =>
+  sizes.map((size, i) => ({
+    ...LEASE,
+    owner: `${i}`,
+    shared,
+    resources: Array.from({ length: size }, (_, n) => `${i}.${n}`),
+  }))
+
 describe('extending on a quorum', () => {
   test('is held, lost or unknown by the answers alone, for any number of nodes and any order', async () => {
     await fc.assert(
@@ -61,6 +70,32 @@ describe('extending on a quorum', () => {
         const kind = said('yes') >= quorum ? 'held' : said('no') > replies.length - quorum ? 'lost' : 'unknown'
         expect(answer.value).toMatchObject([{ kind }])
       }),
+    )
+  })
+
+  test('asks for a bounded number of resources in one call, and every lease has its own answer', async () => {
+    const ones = Array.from({ length: 200 }, () => 1)
+    const leases = [...sized([...ones, 100, 100, 100, 100, 100], false), ...sized(ones, true)]
+    const calls: number[] = []
+    const node = {
+      label: 'n0',
+      client: { cluster: false },
+      extendStep: () => ({}),
+      extend: async (some: readonly LeaseRef[]) => {
+        calls.push(some.flatMap(({ resources }) => resources).length)
+        return some.map(({ owner }) => Number(owner) % 2 === 0)
+      },
+    } as unknown as RedisNode
+    const answers = await extendOnQuorum([node], leases, {
+      deadlines: new Deadlines(new ManualClock()),
+      timeoutMs: 100,
+      open: makeOpen(),
+      failure: () => new Error('failed'),
+      repair: () => undefined,
+    })
+    expect(calls).toEqual([200, 200, 200, 100, 64, 64, 64, 8])
+    expect(answers.map(({ kind }) => kind)).toEqual(
+      leases.map(({ owner }) => (Number(owner) % 2 === 0 ? 'held' : 'lost')),
     )
   })
 

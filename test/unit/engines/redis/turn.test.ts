@@ -10,7 +10,7 @@ const nobody = { answered: (): void => undefined, failed: (): void => undefined 
 
 function request(some: Partial<Step<unknown>> = {}, keys = 2): Request {
   const words = Array.from({ length: keys }, (_, index) => `k${index}`)
-  const step: Step<unknown> = { script: ACQUIRE, keys: piece(...words), args: piece(), head: piece('a'), read: String }
+  const step: Step<unknown> = { script: ACQUIRE, keys: piece(...words), args: piece(), letter: 'a', read: String }
   return new Request({ ...step, ...some }, nobody, 0, undefined)
 }
 
@@ -26,7 +26,7 @@ test('a call has at most 64 steps and 128 keys', () => {
 })
 
 test('a step that has a call of its own keeps its place among the others', () => {
-  const { head: _, ...alone } = request().step
+  const { letter: _, ...alone } = request().step
   const own = new Request(alone, nobody, 0, undefined)
   const [before, after] = [request(), request()]
   expect([...calls([before, before, own, after])]).toEqual([[before, before], [own], [after]])

@@ -12,7 +12,7 @@ describe('zookeeper refuses', () => {
     [
       'a client',
       driver.createClient('a'),
-      'driver: expected the module node-zookeeper-client, got one without createClient',
+      'driver: expected the module node-zookeeper-client, got one without createClient; of `import * as`, give its default',
     ],
     [
       'another module',
@@ -52,7 +52,9 @@ describe('zookeeper refuses', () => {
     'credentials such as %j, without showing them',
     (auth) => {
       expect(options({ auth })).toThrow(
-        new TypeError("auth: expected { scheme: 'digest', auth: 'user:password' }, got something else"),
+        new TypeError(
+          "auth: expected { scheme: 'digest', auth: 'user:password' }, got something else (not shown, as it may be a password)",
+        ),
       )
     },
   )

@@ -9,7 +9,7 @@ function planOf(...sittingMs: readonly (number | undefined)[]): RedisCheckPlan {
   const standings = sittingMs.map((remainingMs, index) => ({
     label: 'abcde'[index]!,
     look: { since: 1 },
-    standing: remainingMs === undefined ? { kind: 'voter' } : { kind: 'out', remainingMs },
+    standing: remainingMs === undefined ? { kind: 'voter' } : { kind: 'out', remainingMs, why: { kind: 'restarted' } },
     error: undefined,
   }))
   return { clients: sittingMs.map(() => ({ label: 'x' })), restart: 'strict', standings } as unknown as RedisCheckPlan
@@ -29,6 +29,16 @@ describe('the doctor about nodes that sit out', () => {
     })
   })
 
+  test('does not call a node restarted that was let in for another maxTtl', () => {
+    const plan = planOf(300_000, 300_000, 300_000)
+    const why = { kind: 'another maxTtl', sitOutMs: 61_000 }
+    const standings = plan.standings!.map((node) => ({ ...node, standing: { ...node.standing, why } }))
+    const [finding] = checkVoters({ ...plan, standings } as unknown as RedisCheckPlan, [])
+    expect(finding!.meaning).toBe(
+      'No lease can be granted for 300 s. They have sat out only for the shorter maxTtl of other clients, and may have forgotten leases that are not over.',
+    )
+  })
+
   test('names nodes with the same time together', () => {
     expect(voters(60_100, 60_900, undefined).found).toMatch(/; a, b sit out for 61 s more\.$/)
   })
@@ -38,6 +48,7 @@ describe('the doctor about nodes that sit out', () => {
     const silent = plan.standings!.map((node, index) => (index === 0 ? node : { ...node, standing: undefined }))
     const [finding] = checkVoters({ ...plan, standings: silent }, [])
     expect(finding!.meaning).toMatch(/^No lease can be granted until more nodes answer\. It restarted/)
+    expect(finding!.remedy).toMatch(/^Bring the other nodes back/)
   })
 
   test('counts only voters as able to fail', () => {

@@ -70,8 +70,8 @@ describe.each(engines)('%s()', (name, option, make) => {
 
 describe('etcd()', () => {
   test.each([
-    [{ username: 'a' }, 'expected username and password together, got username alone'],
-    [{ password: 'hidden' }, 'expected username and password together, got password alone'],
+    [{ username: 'a' }, 'expected username and password together, got username alone; give both, or neither'],
+    [{ password: 'hidden' }, 'expected username and password together, got password alone; give both, or neither'],
     [{ username: 5, password: 'hidden' }, 'username: expected a string that is not empty, got number'],
     [{ username: 'a', password: 12_345 }, 'password: expected a string that is not empty, got number'],
     [{ username: 'a', password: '' }, 'password: expected a string that is not empty, got an empty one'],

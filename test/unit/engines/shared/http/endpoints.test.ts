@@ -55,6 +55,25 @@ test('a server that hangs is left after its time, in the middle of an answer too
   expect((error as Error).message).toBe(`${silent}: no answer within 100 ms; ${stuck}: no answer within 100 ms`)
 })
 
+test('a server whose answer does not end is left when that is longer than any answer, and its connection is closed', async () => {
+  const piece = 'x'.repeat(4 * 1024 * 1024)
+  let closed!: () => void
+  const isClosed = new Promise<void>((resolve) => (closed = resolve))
+  const endless = await serve((_request, response) => {
+    response.on('close', closed)
+    // Node 26 calls back, with an error, for a response that is closed as well.
+    const more = (error?: Error | null): void => void (error ?? response.write(piece, more))
+    more()
+  })
+  const good = await serve((_request, response) => void response.end('hello'))
+  const servers = endpoints(endless, good)
+  expect((await servers.send({ ...GET, timeoutMs: 60_000 }, fit)).text).toBe('hello')
+  await isClosed
+  await expect(servers.ask(endless, { ...GET, timeoutMs: 60_000 })).rejects.toThrow(
+    `${endless}: an answer of more than 64 MB is not one to a lock`,
+  )
+})
+
 test('a fetch that does not care about its signal is left after its time too', async () => {
   const transport = { fetch: () => new Promise<never>(() => undefined), close: () => undefined }
   const servers = new Endpoints(['http://a'], transport, systemClock)
