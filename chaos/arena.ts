@@ -1,6 +1,7 @@
 import { startProxy, type Proxy } from '../harness/faults/proxy.ts'
+import { canMoveClock, moveClock } from '../harness/faults/vdso-clock.ts'
 import type { ServerHandle } from '../harness/handle.ts'
-import type { FaultKind } from './nemesis.ts'
+import type { FaultKind } from './deck.ts'
 
 /** The servers of one engine, as clients and the nemesis see them. */
 export interface Arena extends AsyncDisposable {
@@ -8,6 +9,10 @@ export interface Arena extends AsyncDisposable {
   readonly targets: readonly Target[]
   /** The faults that it is there for: they come first. */
   readonly first?: readonly FaultKind[]
+  /** What is not promised where a replica takes over: then only the order of tokens is checked, and what the guard lets pass. */
+  readonly exclusion?: 'not promised'
+  /** The servers talk with each other. */
+  readonly isGroup?: boolean
   /** How many of the targets must be well for progress. */
   readonly majority: number
   readonly ttlMs: number
@@ -38,10 +43,18 @@ export interface Target {
   readonly memory: 'kept' | 'lost'
   /** So long after its start it does not vote. */
   readonly sitOutMs: number
-  readonly clock?: { readonly shift: (offsetMs: number) => void; readonly jumpMs: number }
+  readonly clock?: Clock
   /** Puts an empty server in its place that has been running for long. */
   readonly replace?: () => Promise<void>
   readonly copy?: Copy
+}
+
+/** Its wall clock. */
+export interface Clock {
+  readonly shift: (offsetMs: number) => void | Promise<void>
+  readonly jumpMs: number
+  /** False if leases go by a monotonic clock, so that a jump excuses nothing. Default true. */
+  readonly isForLeases?: boolean
 }
 
 /** How to make a copy of a server's data, and to put it back. */
@@ -62,9 +75,19 @@ export async function startTarget(
   return { name, server, ways, memory: 'kept', sitOutMs: 0, ...rest }
 }
 
+/** Of a server that needs nothing for it when it is started. */
+export function clockOf(server: ServerHandle, rest: Omit<Clock, 'shift'>): { clock?: Clock } {
+  return canMoveClock() ? { clock: { shift: (ms) => moveClock(server, ms / 1000), ...rest } } : {}
+}
+
 /** The ports by which a client reaches the targets. */
 export function portsOf(targets: readonly Target[], client: number): number[] {
   return targets.map(({ ways, server }) => ways[client % 2]?.port ?? server.port)
+}
+
+/** Each side has some of each, or all of some: the sides are even and odd clients. */
+export function driverOf(client: number, drivers: readonly string[]): string {
+  return drivers[(client + Math.floor(client / drivers.length)) % drivers.length]!
 }
 
 export async function stopTargets(targets: readonly Target[]): Promise<void> {

@@ -1,11 +1,14 @@
 import { startWorker, type Worker } from '../harness/child.ts'
+import { shiftedClock, type ShiftedClock } from '../harness/faults/clock.ts'
+import { createFolder, removeFolder } from '../harness/temporary-folder.ts'
 import { until } from '../harness/until.ts'
 import type { Arena } from './arena.ts'
+import { canMoveClients } from './deck.ts'
 
 /** Two sections at a time in each process, so that leases are also handed over within one. */
 const LANES = 2
 /** Ten processes load and connect in this time even on a machine that does much else. */
-const START_MS = 60_000
+const START_MS = 180_000
 
 type Message =
   | { readonly type: 'ready' | 'granted' | 'stood' | 'done' }
@@ -17,6 +20,8 @@ type Message =
 export interface Client {
   readonly name: string
   readonly worker: Worker<unknown>
+  /** Its own wall clock, where one can be had. */
+  readonly clock: ShiftedClock | undefined
   /** Sections it is in, as far as it has told. */
   holds: number
   isReady: boolean
@@ -25,6 +30,12 @@ export interface Client {
   isDone: boolean
   /** The nemesis has it in hand: it is stopped, or about to be killed. */
   isTaken: boolean
+}
+
+interface CrowdOptions {
+  readonly accounts: readonly string[]
+  readonly ledgerUrl: string
+  readonly guard: 'lets all pass' | undefined
 }
 
 /** The clients of a run. */
@@ -40,7 +51,7 @@ export class Crowd implements AsyncDisposable {
   readonly deaths: string[] = []
   #started = 0
 
-  constructor(arena: Arena, { accounts, ledgerUrl }: { accounts: readonly string[]; ledgerUrl: string }) {
+  constructor(arena: Arena, { accounts, ledgerUrl, guard }: CrowdOptions) {
     this.#arena = arena
     this.#env = {
       CHAOS_CONNECTOR: arena.connector,
@@ -48,6 +59,7 @@ export class Crowd implements AsyncDisposable {
       CHAOS_TTL_MS: String(arena.ttlMs),
       CHAOS_ACCOUNTS: accounts.join(','),
       CHAOS_LANES: String(LANES),
+      ...(guard === undefined ? {} : { CHAOS_GUARD: guard }),
     }
   }
 
@@ -60,13 +72,16 @@ export class Crowd implements AsyncDisposable {
   add(): Client {
     const index = this.#started++
     const name = `client ${index + 1}`
+    const folder = createFolder('client')
+    const clock = canMoveClients(this.#arena) ? shiftedClock(folder) : undefined
     const worker = startWorker(new URL('../test/process/workers/chaos.mjs', import.meta.url), {
-      env: { ...this.#env, ...this.#arena.env(index), CHAOS_CLIENT: String(index + 1) },
+      env: { ...this.#env, ...this.#arena.env(index), ...clock?.env, CHAOS_CLIENT: String(index + 1) },
       onMessage: (message) => this.#hear(client, message as Message),
     })
     const client: Client = {
       name,
       worker,
+      clock,
       holds: 0,
       isReady: false,
       between: undefined,
@@ -74,7 +89,10 @@ export class Crowd implements AsyncDisposable {
       isTaken: false,
     }
     this.clients.push(client)
-    void worker.exited.then((how) => this.#ended(client, how))
+    void worker.exited.then((how) => {
+      removeFolder(folder)
+      this.#ended(client, how)
+    })
     return client
   }
 

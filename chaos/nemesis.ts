@@ -1,46 +1,25 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Seeded } from '../sim/random.ts'
-import type { Proxy } from '../harness/faults/proxy.ts'
+import type { Path } from '../harness/faults/network.ts'
 import type { Arena, Target } from './arena.ts'
+import { BadNetwork, pathOf, toAndFrom } from './bad-network.ts'
 import type { Client, Crowd } from './crowd.ts'
+import { cardsOf, seconds, type Fault, type FaultKind } from './deck.ts'
 import { nowMs } from './now.ts'
 import type { Span } from './spans.ts'
 
-export type FaultKind =
-  | 'server frozen'
-  | 'server killed'
-  | 'server emptied'
-  | 'server replaced by an empty one'
-  | 'old copy of a server put back'
-  | 'all servers emptied in turn'
-  | 'server cut off'
-  | 'server cut off from half of the clients'
-  | 'answers lost'
-  | 'clock ahead'
-  | 'clock back'
-  | 'majority frozen'
-  | 'client stopped'
-  | 'client killed'
-
-/** One that has begun. */
-interface Fault {
-  /** For the reader. */
-  readonly what: string
-  readonly forMs: number
-  readonly end: () => Promise<void>
-}
-
-/** Of each kind; clients are lost more often than servers. */
-const CLIENT_CARDS = 3
 /** So many clients may be in its hands at once; the others go on. */
 const MOST_CLIENTS = 3
+
+/** Beyond every lease. */
+const CLIENT_JUMP_MS = 3000
 
 /** Breaks servers, ways and clients, one every second or two, and puts them right again. */
 export class Nemesis {
   readonly faults = new Map<FaultKind, number>()
   /** By target: when it was not well. One that is not well yet has no end. */
   readonly outages = new Map<Target, { fromMs: number; toMs: number }[]>()
-  /** When a clock was wrong. */
+  /** When a clock was wrong that leases go by. */
   readonly clockTrouble: Span[] = []
   readonly #arena: Arena
   readonly #crowd: Crowd
@@ -51,18 +30,21 @@ export class Nemesis {
   #failure: { readonly error: unknown } | undefined
   #deck: FaultKind[] = []
   readonly #copiedMs: number
+  readonly #network: BadNetwork
 
   constructor(arena: Arena, crowd: Crowd, random: Seeded, tell: (line: string) => void) {
     this.#arena = arena
     this.#crowd = crowd
     this.#random = random
     this.#tell = tell
-    this.#deck = [...(arena.first ?? [])]
+    const cards = cardsOf(arena)
+    this.#deck = (arena.first ?? []).filter((kind) => cards.includes(kind))
     for (const target of arena.targets) {
       this.outages.set(target, [])
       target.copy?.make()
     }
     this.#copiedMs = nowMs()
+    this.#network = new BadNetwork(random, (target) => this.#goesDown(target))
   }
 
   /** Rejects if it could not break or mend something: then the run says nothing. */
@@ -82,7 +64,7 @@ export class Nemesis {
 
   /** The next card of the deck that can be played; a new deck when it is used up, so that no kind is left out for long. */
   async #strike(): Promise<void> {
-    if (this.#deck.length === 0) this.#deck = this.#random.shuffle(this.#cards())
+    if (this.#deck.length === 0) this.#deck = this.#random.shuffle(cardsOf(this.#arena))
     for (const [place, kind] of this.#deck.entries()) {
       const fault = await this.#begin(kind)
       if (fault === undefined) continue
@@ -94,25 +76,6 @@ export class Nemesis {
       void over.then(() => this.#underWay.delete(over))
       return
     }
-  }
-
-  #cards(): FaultKind[] {
-    const { targets } = this.#arena
-    const cards: FaultKind[] = []
-    for (let i = 0; i < CLIENT_CARDS; i++) cards.push('client stopped', 'client killed')
-    if (targets.length > 0) cards.push('server frozen')
-    if (targets.some(({ ways }) => ways.length > 0)) {
-      cards.push('server cut off', 'server cut off from half of the clients', 'answers lost')
-    }
-    if (targets.length > 1) cards.push('majority frozen')
-    if (targets.length > 1 && targets.every(({ memory }) => memory === 'lost'))
-      cards.push('all servers emptied in turn')
-    if (targets.some(({ replace }) => replace !== undefined)) cards.push('server replaced by an empty one')
-    if (targets.some(({ copy }) => copy !== undefined)) cards.push('old copy of a server put back')
-    if (targets.some(({ memory }) => memory === 'kept')) cards.push('server killed')
-    if (targets.some(({ memory }) => memory === 'lost')) cards.push('server emptied')
-    if (targets.some(({ clock }) => clock !== undefined)) cards.push('clock ahead', 'clock back')
-    return cards
   }
 
   async #endLater({ forMs, end }: Fault): Promise<void> {
@@ -152,15 +115,35 @@ export class Nemesis {
       case 'all servers emptied in turn':
         return this.#roll()
       case 'server cut off':
-        return this.#onServer((target) => this.#cut(target, 'both'), hasWays)
+        return this.#onServer((target) => this.#network.cut(target, 'both'), hasWays)
       case 'server cut off from half of the clients':
-        return this.#onServer((target) => this.#cut(target, 'half'), hasWays)
+        return this.#onServer((target) => this.#network.cut(target, 'half'), hasWays)
       case 'answers lost':
-        return this.#onServer((target) => this.#cut(target, 'answers'), hasWays)
+        return this.#onServer((target) => this.#network.cut(target, 'answers'), hasWays)
+      case 'requests and answers delayed':
+        return this.#onServer((target) => this.#network.delay(target), hasWays)
+      case 'server cut off from all':
+        return this.#onServer((target) => this.#network.partition([target], toAndFrom(target), 'cut off from all'))
+      case 'all that is sent to a server lost':
+        return this.#onServer((target) => this.#network.partition([target], [{ to: target.server }], 'cut, to it'))
+      case 'all that a server sends lost':
+        return this.#onServer((target) => this.#network.partition([target], [{ from: target.server }], 'cut, from it'))
+      case 'two servers cut off from each other':
+        return this.#onTwo((one, other) => [pathOf(one, other), pathOf(other, one)], 'cut off from each other')
+      case 'one server does not hear another':
+        return this.#onTwo((one, other) => [pathOf(one, other)], 'the second does not hear the first')
+      case 'packets lost':
+        return this.#onOneOrAll((targets) => this.#network.lose(targets))
+      case 'packets delayed':
+        return this.#onOneOrAll((targets) => this.#network.slow(targets))
       case 'clock ahead':
         return this.#onServer((target) => this.#jump(target, 1))
       case 'clock back':
         return this.#onServer((target) => this.#jump(target, -1))
+      case 'clock of a client ahead':
+        return this.#onClient((client) => this.#jumpClient(client, 1))
+      case 'clock of a client back':
+        return this.#onClient((client) => this.#jumpClient(client, -1))
       case 'majority frozen':
         return this.#freezeMajority()
       case 'client stopped':
@@ -172,7 +155,7 @@ export class Nemesis {
 
   /** At most a minority of the servers is away at any time (where there is one server: that one). */
   async #onServer(
-    begin: (target: Target) => Promise<Fault>,
+    begin: (target: Target) => Promise<Fault | undefined>,
     isFit: (target: Target) => boolean = () => true,
   ): Promise<Fault | undefined> {
     const well = this.#well()
@@ -190,6 +173,23 @@ export class Nemesis {
     // Nobody leads during an election.
     const leader = await this.#arena.leader().catch(() => undefined)
     return fit.find(({ server }) => server === leader) ?? choice
+  }
+
+  /** The leader is often one of the two. A third one hears both, so nobody else may be away. */
+  async #onTwo(pathsOf: (one: Target, other: Target) => Path[], what: string): Promise<Fault | undefined> {
+    const { targets } = this.#arena
+    if (this.#well().length < targets.length) return undefined
+    const one = await this.#oneOf(targets)
+    const other = this.#random.pick(targets.filter((target) => target !== one))
+    const pair = this.#random.chance(0.5) ? ([one, other] as const) : ([other, one] as const)
+    return this.#network.partition(pair, pathsOf(...pair), what)
+  }
+
+  /** A bad line, or a bad network. */
+  async #onOneOrAll(begin: (targets: readonly Target[]) => Fault | undefined): Promise<Fault | undefined> {
+    const { targets } = this.#arena
+    const isAll = this.#random.chance(0.5) && this.#well().length === targets.length
+    return isAll ? begin(targets) : this.#onServer(async (target) => begin([target]))
   }
 
   async #freezeMajority(): Promise<Fault | undefined> {
@@ -274,46 +274,18 @@ export class Nemesis {
     }
   }
 
-  async #cut(target: Target, how: 'both' | 'half' | 'answers'): Promise<Fault> {
-    const end = this.#goesDown(target)
-    const forMs = this.#random.between(500, 3000)
-    const ways = how === 'half' ? [this.#random.pick<Proxy>(target.ways)] : target.ways
-    for (const way of ways) {
-      way.dropReplies(true)
-      way.dropRequests(how !== 'answers')
-    }
-    const what = {
-      both: 'cut off',
-      half: 'cut off from half of the clients',
-      answers: 'gets requests, answers are lost',
-    }
-    return {
-      what: `${target.name} ${what[how]} for ${seconds(forMs)}`,
-      forMs,
-      end: async () => {
-        for (const way of ways) {
-          // What was in between is missing in the stream, so the connections can't be used again.
-          way.reset()
-          way.dropReplies(false)
-          way.dropRequests(false)
-        }
-        end()
-      },
-    }
-  }
-
   async #jump(target: Target, direction: 1 | -1): Promise<Fault> {
     const end = this.#goesDown(target)
-    const { shift, jumpMs } = target.clock!
+    const { shift, jumpMs, isForLeases = true } = target.clock!
     const forMs = this.#random.between(500, 4000)
     const fromMs = nowMs()
-    shift(direction * jumpMs)
+    await shift(direction * jumpMs)
     return {
       what: `${target.name}: its clock jumps ${seconds(jumpMs)} ${direction > 0 ? 'ahead' : 'back'} for ${seconds(forMs)}`,
       forMs,
       end: async () => {
-        shift(0)
-        this.clockTrouble.push({ fromMs, toMs: nowMs() })
+        await shift(0)
+        if (isForLeases) this.clockTrouble.push({ fromMs, toMs: nowMs() })
         end()
       },
     }
@@ -336,6 +308,21 @@ export class Nemesis {
       forMs,
       end: async () => {
         await client.worker.resume()
+        client.isTaken = false
+      },
+    }
+  }
+
+  /** It goes on meanwhile: a lease must not seem longer to it than it is. */
+  async #jumpClient(client: Client, direction: 1 | -1): Promise<Fault> {
+    client.isTaken = true
+    client.clock!.shift(direction * CLIENT_JUMP_MS)
+    const forMs = this.#random.between(500, 4000)
+    return {
+      what: `${client.name}: its clock jumps ${seconds(CLIENT_JUMP_MS)} ${direction > 0 ? 'ahead' : 'back'} for ${seconds(forMs)}`,
+      forMs,
+      end: async () => {
+        client.clock!.shift(0)
         client.isTaken = false
       },
     }
@@ -374,8 +361,4 @@ function hasWays({ ways }: Target): boolean {
 async function wait(ms: number, signal: AbortSignal): Promise<void> {
   // Aborted: it is not waited for any longer, and that is all.
   await pause(ms, undefined, { signal }).catch(() => undefined)
-}
-
-function seconds(ms: number): string {
-  return `${(ms / 1000).toFixed(1)} s`
 }

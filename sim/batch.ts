@@ -3,8 +3,8 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFile
 import path from 'node:path'
 import { availableParallelism } from 'node:os'
 import { commit } from './commit.ts'
-import { drawPlan } from './plan.ts'
-import { run } from './run.ts'
+import { drawPlan } from './draw.ts'
+import { play } from './play.ts'
 import { addBrokenRun, addRun, merge, noTotals, type Totals } from './totals.ts'
 
 /** Seeds that a worker does between two reports: about a second. */
@@ -23,18 +23,20 @@ export interface Batch {
 }
 
 /** One seed after the other, in this process. */
-export async function runSeeds(first: number, count: number, untilFailure = false): Promise<Totals> {
+export async function runSeeds(first: number, count: number): Promise<Totals> {
   const totals = noTotals()
   for (let seed = first; seed < first + count; seed++) {
-    // A run that can't even be finished: time stands still, or the code fails.
-    await run(drawPlan(seed)).then(
-      (outcome) => addRun(totals, outcome),
-      () => addBrokenRun(totals, String(seed)),
-    )
-    if (untilFailure && totals.failedSeeds.length > 0) break
+    const outcome = await play(drawPlan(seed)).catch(() => undefined)
+    // A run that can't even be finished: time stands still, or the code fails, maybe where nobody waits for it.
+    if (outcome === undefined || unhandled > 0) addBrokenRun(totals, String(seed))
+    else addRun(totals, outcome)
+    unhandled = 0
   }
   return totals
 }
+
+/** Rejections in this process that nobody has handled, since the last run. */
+let unhandled = 0
 
 /** What is known of a batch: all seeds from the first to the one before `next`. */
 export interface Progress {
@@ -57,13 +59,12 @@ export async function runBatch(batch: Batch, main: string, folder: string): Prom
   let sinceMs = performance.now()
   const endsMs = sinceMs + (batch.forMs ?? Infinity)
   let { next } = progress
+  let hasFailed = progress.totals.failedSeeds.length > 0
   /** Chunks that were done before one that began earlier: they count once all before them are done, too. */
   const ahead = new Map<number, Totals>()
-  const isOver = (): boolean =>
-    next >= last ||
-    performance.now() > endsMs ||
-    (batch.untilFailure === true && progress.totals.failedSeeds.length > 0)
+  const isOver = (): boolean => next >= last || performance.now() > endsMs || (batch.untilFailure === true && hasFailed)
   const done = (from: number, totals: Totals): void => {
+    hasFailed ||= totals.failedSeeds.length > 0
     ahead.set(from, totals)
     for (let chunk = ahead.get(progress.next); chunk !== undefined; chunk = ahead.get(progress.next)) {
       ahead.delete(progress.next)
@@ -127,6 +128,7 @@ function answerOf(worker: ReturnType<typeof fork>, task: { from: number; count: 
 /** The other end. Who is not waited for any more does not go on. */
 export function work(): void {
   process.once('disconnect', () => process.exit())
+  process.on('unhandledRejection', () => unhandled++)
   process.on('message', (task) => {
     const { from, count } = task as { from: number; count: number }
     void runSeeds(from, count).then((totals) => process.send!(totals))

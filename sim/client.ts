@@ -21,7 +21,17 @@ export interface Wiring {
   sent(request: Request, server: string, again: boolean): void
   heard(request: Request, server: string): void
   dropped(request: Request, server: string): void
+  /** It is handed to a driver that may send it later, or never. */
+  issued?(request: Request, server: string): void
 }
+
+/** A client of one server in one process, and how many subscriber connections it has open. */
+export interface Wired {
+  readonly redis: RedisClient
+  readonly subscriptions: number
+}
+
+export type Wire = (wiring: Wiring) => Wired
 
 interface Pending {
   readonly request: Request
@@ -37,7 +47,8 @@ const RECONNECT_MS = { least: 5, most: 120 }
  * The simulated driver, in place of the user's own client: one connection or a pool of them, commands of each answered in
  * order, an offline queue while it is down. It keeps commands for as long as it takes, as drivers do, so some run very late.
  */
-export class SimClient implements RedisClient {
+export class SimClient implements RedisClient, Wired {
+  readonly redis = this
   readonly driver = 'ioredis'
   readonly identity = this
   readonly label: string
@@ -45,7 +56,7 @@ export class SimClient implements RedisClient {
   readonly #wiring: Wiring
   readonly #lines: readonly Line[]
   readonly #choice: Seeded
-  readonly subscribers: SimSubscriber[] = []
+  readonly #subscribers: SimSubscriber[] = []
 
   constructor(wiring: Wiring) {
     this.#wiring = wiring
@@ -80,8 +91,12 @@ export class SimClient implements RedisClient {
 
   subscriber(): Subscriber {
     const subscriber = new SimSubscriber({ ...this.#wiring, random: this.#wiring.random.fork('subscriber') })
-    this.subscribers.push(subscriber)
+    this.#subscribers.push(subscriber)
     return subscriber
+  }
+
+  get subscriptions(): number {
+    return this.#subscribers.reduce((sum, { connections }) => sum + connections, 0)
   }
 
   get pending(): number {

@@ -17,9 +17,12 @@ const MOST_AT_ONCE = 20_000
 
 export class Time {
   nowMs = 0
+  /** Waits until every promise that can settle has done so. */
+  settle: () => Promise<void> = settled
   readonly #heap: Event[] = []
   #made = 0
   #touched = false
+  #awaited: Promise<unknown>[] = []
   #atOnce = 0
 
   at(atMs: number, run: () => void, rank = 1): void {
@@ -44,9 +47,14 @@ export class Time {
     this.#touched = true
   }
 
+  /** This event takes as long as that, and no time: something real is asked, and true time stands still until it has answered. */
+  hold(work: Promise<unknown>): void {
+    this.#awaited.push(work)
+  }
+
   /** Runs events until that time, or until `isDone`. */
   async run(untilMs: number, isDone: () => boolean = () => false): Promise<void> {
-    await settled()
+    await this.settle()
     while (!isDone()) {
       const event = this.#heap[0]
       if (event === undefined || event.atMs > untilMs) break
@@ -55,9 +63,10 @@ export class Time {
       if (this.#atOnce > MOST_AT_ONCE) throw new Error(`time stands still at ${this.nowMs} ms`)
       this.nowMs = event.atMs
       event.run()
+      while (this.#awaited.length > 0) await Promise.all(this.#awaited.splice(0))
       if (!this.#touched) continue
       this.#touched = false
-      await settled()
+      await this.settle()
     }
     if (!isDone() && untilMs > this.nowMs) this.nowMs = untilMs
   }

@@ -1,10 +1,13 @@
 import { execFileSync } from 'node:child_process'
 
-/** Which code this is; a history is the same only for the same one. */
+/** What is kept of runs is no code. */
+const CODE = ['--', 'src', 'sim', ':!sim/gate/results.json']
+
+/** Which code this is: the last commit that changed it. A history is the same only for the same one. */
 export function commit(): string {
   try {
-    const changed = git('status', '--porcelain', '--', 'src', 'sim') === '' ? '' : ' with changes'
-    return `${git('rev-parse', '--short', 'HEAD')}${changed}`
+    const changed = git('status', '--porcelain', ...CODE) === '' ? '' : ' with changes'
+    return `${git('log', '-1', '--format=%h', ...CODE)}${changed}`
   } catch {
     return 'unknown (not a git checkout)'
   }

@@ -23,6 +23,8 @@ export type HistoryEvent = { readonly at: number } & (
   | ({ readonly kind: 'heard' } & Message)
   /** The driver gives it up: its outcome is unknown. */
   | ({ readonly kind: 'dropped' } & Message)
+  /** A request is handed to a driver that may send it later, or never. */
+  | ({ readonly kind: 'issued' } & Message)
   | { readonly kind: 'fault'; readonly name: string; readonly on: string; readonly text: string; readonly ms: number }
   | { readonly kind: 'healed' }
   /** After the healing everyone has two turns: by the second one nothing is left of what was before. */
@@ -70,7 +72,11 @@ export type HistoryEvent = { readonly at: number } & (
     }
   /** What it took is left to run out by itself. `isSet`: the servers have said that they keep it for the rest of its time. */
   | { readonly kind: 'rests'; readonly process: string; readonly owner: string; readonly isSet: boolean }
-  /** A lease that was handed off by `former`, and is the holder's now. */
+  /** Others may adopt this lease while its holder goes on. */
+  | { readonly kind: 'offered'; readonly process: string; readonly owner: string }
+  /** A person is about to end the lease of this owner, whose holder goes on. */
+  | { readonly kind: 'forced'; readonly process: string; readonly owner: string }
+  /** A lease that was handed off or offered by `former`, and is the holder's now. */
   | ({
       readonly kind: 'adopted'
       readonly resources: readonly string[]
@@ -115,7 +121,7 @@ export type HistoryEvent = { readonly at: number } & (
 /** What the run was set up with, as far as a promise depends on it. */
 interface Setup {
   readonly kind: 'setup'
-  readonly engine: 'redis' | 'redlock'
+  readonly engine: string
   readonly nodes: number
   readonly resources: readonly string[]
   readonly ttlMs: number
@@ -125,8 +131,13 @@ interface Setup {
   readonly faultless: boolean
   /** What two round trips take at most; an acquisition that nobody is in the way of needs no longer. */
   readonly quickMs: number
-  /** How far the wall clocks of machines are apart at most, in ms, before any fault. */
-  readonly apartMs: number
+  /**
+   * A call that waits ends at most this much after its time; one that does not wait, after it has been tried as often as it may be, each
+   * time with the time of a server that is silent.
+   */
+  readonly lateMs: number
+  /** How far the wall clocks of the nodes are apart at most, in ms, before any fault. */
+  readonly nodesApartMs: number
   /** Beyond the allowance, if a machine's clock is too fast or too slow. */
   readonly drifting: boolean
   /** A node that the last part leaves frozen. */

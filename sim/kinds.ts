@@ -9,7 +9,7 @@ import { POOL, type KindsPlan } from './plan.ts'
 import type { Seeded } from './random.ts'
 import { ignoreLoss, outcomeOf, type Workload } from './workload.ts'
 
-/** Tickets of leases that were handed off. Whoever comes by takes one, and may leave it there for others. */
+/** Tickets of leases that were handed off, or are offered while their holder goes on. Whoever comes by takes one, and may leave it there for others. */
 export type Tickets = LeaseJson[]
 
 export interface KindsParts {
@@ -39,7 +39,7 @@ export class Kinds {
   #effects = 0
 
   constructor(workload: Workload, parts: KindsParts) {
-    const { permits, moves, nests, effects } = parts.plan
+    const { permits, moves, meddles, nests, effects } = parts.plan
     this.#workload = workload
     this.#parts = parts
     this.pool = workload.locks.semaphore(POOL, Math.max(parts.permits, 1))
@@ -47,6 +47,13 @@ export class Kinds {
       ...(permits > 0 ? [(random: Seeded) => this.#permit(random)] : []),
       ...(moves ? [(random: Seeded) => this.#handOff(random), (random: Seeded) => this.#adopt(random)] : []),
       ...(nests ? [(random: Seeded) => this.#nest(random)] : []),
+      ...(meddles
+        ? [
+            (random: Seeded) => this.#offer(random),
+            (random: Seeded) => this.#adopt(random),
+            (random: Seeded) => this.#force(random),
+          ]
+        : []),
       ...(effects ? [(random: Seeded) => this.#effect(random)] : []),
     ]
   }
@@ -94,6 +101,45 @@ export class Kinds {
     // On its way, also for longer than the lease is. A process that crashes now takes it with it.
     await sleep(workload.process, random.pick([0, random.between(0, 50), random.between(0, 1.5 * ttlMs)]))
     tickets.push(JSON.parse(JSON.stringify(ticket)) as LeaseJson)
+  }
+
+  /** Its ticket may be used by another one, and the lease be ended by a person, while it goes on here. */
+  async #offer(random: Seeded): Promise<void> {
+    const { history, resources, ttlMs, tickets } = this.#parts
+    const workload = this.#workload
+    const some = resources.length > 1 && random.chance(0.3) ? resources : [random.pick(resources)]
+    const waitMs = Math.round(random.between(5, 1000))
+    const lease = await workload.call(some, waitMs, () => workload.locks.acquire(some, { ttl: ttlMs, wait: waitMs }))
+    if (lease === undefined) return
+    const json = lease.toJSON()
+    if (json.held) {
+      history.add({ at: workload.process.nowMs, kind: 'offered', process: workload.process.name, owner: lease.owner })
+      tickets.push(JSON.parse(JSON.stringify(json)) as LeaseJson)
+    }
+    if (random.chance(0.2)) lease.stopRenewing()
+    for (let times = random.int(1, 3); times > 0 && lease.held; times--) {
+      await lease.proved().catch(ignoreLoss)
+      // An extension to another time would outlast what the ticket says.
+      await workload.work(lease, random, false)
+      await sleep(workload.process, random.between(0, ttlMs))
+    }
+    await workload.release(lease)
+  }
+
+  /** Whoever has it goes on until the next renewal. */
+  async #force(random: Seeded): Promise<void> {
+    const { history, resources } = this.#parts
+    const { locks, process } = this.#workload
+    const resource = random.pick(resources)
+    try {
+      const status = await locks.status(resource)
+      const holder = status?.holders[0]
+      if (holder === undefined || holder.token === 0n) return
+      history.add({ at: process.nowMs, kind: 'forced', process: process.name, owner: holder.owner })
+      await locks.forceRelease(resource, { token: holder.token, owner: holder.owner })
+    } catch (error) {
+      ignoreLoss(error)
+    }
   }
 
   async #adopt(random: Seeded): Promise<void> {

@@ -1,14 +1,18 @@
 import { writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { parseArgs } from 'node:util'
-import { keptProgress, runBatch, work, type Progress } from './batch.ts'
+import { durationMs } from '../src/duration.ts'
+import { ASSUMPTIONS, verify } from './assumptions.ts'
+import { keptProgress, runBatch, runSeeds, work, type Batch, type Progress } from './batch.ts'
 import { failed } from './checkers/all.ts'
 import { commit } from './commit.ts'
-import { EXPLORATIONS, WRONG_ADOPTIONS, WRONG_RESTARTS } from './explore/catalogue.ts'
-import { explore, type Explored, type Limits } from './explore/explore.ts'
-import { exploreLine, LINES, SHARED_LINES, WRONG_LINES } from './explore/line/catalogue.ts'
-import { drawPlan } from './plan.ts'
-import { run, type Outcome } from './run.ts'
+import { CORPUS, planOf } from './corpus.ts'
+import { codeCoverage, faultCoverage } from './coverage.ts'
+import { drawPlan } from './draw.ts'
+import { exploreChosen } from './explore/everything.ts'
+import { REAL_DRIVERS } from './plan.ts'
+import { play } from './play.ts'
+import type { Outcome } from './run.ts'
 import { SCENARIOS } from './scenarios/catalogue.ts'
 import { tell } from './scenarios/tell.ts'
 import { shrink } from './shrink.ts'
@@ -21,8 +25,13 @@ const USAGE = `npm run sim -- [options]
   --runs M           how many seeds (default 200): on all cores, gone on with after an interruption
   --minutes M        stop after that time
   --totals           what long batches have come to so far
-  --explore          every order of events of small configurations; --only NAME, --most N states each
+  --night            seed after seed on all cores, for eight hours, or --for 10m; ends at the first finding. Goes on where it was
+  --coverage         which code has run in so many seeds, and which faults have met
+  --assumptions      runs in which one assumption of docs/guarantees.md is broken: what broke, and in how many; --runs M each
+  --explore          every order of events of small configurations, in minutes; --all: of the large ones, too, in many hours;
+                     --only NAME, --most N states each
   --scenario NAME    one of the catalogue, or all
+  --over DRIVER      with --seed: with ioredis, iovalkey or node-redis over simulated sockets
   --svg FILE         a picture of the run or scenario; with all of them, FILE-NAME each`
 
 const { values } = parseArgs({
@@ -31,10 +40,16 @@ const { values } = parseArgs({
     runs: { type: 'string' },
     minutes: { type: 'string' },
     totals: { type: 'boolean' },
+    night: { type: 'boolean' },
+    for: { type: 'string' },
+    coverage: { type: 'boolean' },
+    assumptions: { type: 'boolean' },
     explore: { type: 'boolean' },
+    all: { type: 'boolean' },
     only: { type: 'string' },
     most: { type: 'string' },
     scenario: { type: 'string' },
+    over: { type: 'string' },
     svg: { type: 'string' },
     work: { type: 'boolean' },
     help: { type: 'boolean' },
@@ -49,14 +64,23 @@ Error.stackTraceLimit = 0
 
 if (values.work === true) work()
 else if (values.help === true) console.log(USAGE)
-else if (values.totals === true) for (const progress of keptProgress(KEPT)) printProgress(progress)
-else if (values.explore === true) process.exitCode = exploreAll(values.only, Number(values.most ?? Infinity))
+else if (values.totals === true) printKept()
+else if (values.explore === true) process.exitCode = await explorations()
 else if (values.scenario !== undefined) process.exitCode = await scenarios(values.scenario)
+else if (values.coverage === true) await coverage(Number(values.seed ?? 1), Number(values.runs ?? 200))
+else if (values.assumptions === true) process.exitCode = await assumptions(Number(values.runs ?? 50))
+else if (values.night === true) process.exitCode = await night(Number(values.seed ?? 1), values.for ?? '8h')
 else if (values.seed !== undefined && Number(values.runs ?? 1) === 1) process.exitCode = await one(values.seed)
 else process.exitCode = await many(Number(values.seed ?? 1), Number(values.runs ?? 200))
 
 async function one(seed: string): Promise<number> {
-  const outcome = await run(drawPlan(seed))
+  const plan = drawPlan(seed)
+  const over = REAL_DRIVERS.find((driver) => driver === values.over)
+  if (values.over !== undefined && over === undefined) {
+    console.error(`--over: expected ${REAL_DRIVERS.join(', ')}, got ${values.over}`)
+    return 2
+  }
+  const outcome = await play(over === undefined ? plan : { ...plan, over })
   const { world, verdicts } = outcome
   picture(world.history, `seed ${seed}`)
   console.log(`seed ${seed}, commit ${commit()}`)
@@ -68,18 +92,83 @@ async function one(seed: string): Promise<number> {
   return 0
 }
 
+/** What has found something once is looked at first. Answers whether it finds nothing now. */
+async function corpusHolds(): Promise<boolean> {
+  for (const find of CORPUS) {
+    const outcome = await play(planOf(find))
+    if (failed(outcome.verdicts).length === 0) continue
+    console.log(`of the corpus: ${find.found}`)
+    await report(outcome)
+    return false
+  }
+  return true
+}
+
+async function coverage(first: number, runs: number): Promise<void> {
+  const { result, text } = await codeCoverage(() => runSeeds(first, runs))
+  console.log(`seeds ${first} to ${first + runs - 1}, commit ${commit()}\n${text}\n${faultCoverage(result)}`)
+}
+
+/** Whether each breaks what it is said to break, and nothing else. */
+async function assumptions(runs: number): Promise<number> {
+  let wrong = 0
+  for (const assumption of ASSUMPTIONS) {
+    const counts: Record<string, number> = {}
+    for (let seed = 1; seed <= runs; seed++) {
+      const verified = await verify(assumption, seed)
+      for (const promise of verified.broken) counts[promise] = (counts[promise] ?? 0) + 1
+      for (const why of verified.wrong) console.log(`  seed ${seed}: ${why}`)
+      wrong += verified.wrong.length
+    }
+    wrong += Object.keys(counts).filter((promise) => !(promise in assumption.breaks)).length
+    const told = Object.entries(counts).map(([promise, count]) => `${promise} in ${count}`)
+    console.log(`${assumption.name}: of ${runs} runs ${told.join(', ') || 'nothing broke'}`)
+  }
+  return wrong === 0 ? 0 : 1
+}
+
+async function night(first: number, time: string): Promise<number> {
+  if (!(await corpusHolds())) return 1
+  const forMs = durationMs(time, '--for')
+  const runs = Number(values.runs ?? Infinity)
+  const result = await runBatch(
+    { first, runs, resume: true, untilFailure: true, forMs, progress: everySoOften(60_000) },
+    import.meta.filename,
+    KEPT,
+  )
+  printProgress(result)
+  console.log(faultCoverage(result.totals))
+  return toldOf(result.totals)
+}
+
+async function toldOf({ failedSeeds: [seed] }: { failedSeeds: readonly string[] }): Promise<number> {
+  return seed === undefined ? 0 : report(await play(drawPlan(seed)))
+}
+
+/** Tells how far it is. */
+function everySoOften(ms: number): NonNullable<Batch['progress']> {
+  let toldMs = performance.now()
+  return ({ seeds, failedSeeds }) => {
+    if (performance.now() - toldMs < ms) return
+    toldMs = performance.now()
+    console.log(`${seeds} seeds, ${failedSeeds.length} failed`)
+  }
+}
+
 async function many(first: number, runs: number): Promise<number> {
   const minutes = values.minutes === undefined ? {} : { forMs: Number(values.minutes) * 60_000 }
-  let toldMs = performance.now()
-  const progress = (totals: { seeds: number; failedSeeds: readonly string[] }): void => {
-    if (performance.now() - toldMs < 10_000) return
-    toldMs = performance.now()
-    console.log(`${totals.seeds} seeds, ${totals.failedSeeds.length} failed`)
-  }
+  if (!(await corpusHolds())) return 1
+  const progress = everySoOften(10_000)
   const result = await runBatch({ first, runs, resume: runs > 1000, ...minutes, progress }, import.meta.filename, KEPT)
   printProgress(result)
-  const [seed] = result.totals.failedSeeds
-  return seed === undefined ? 0 : report(await run(drawPlan(seed)))
+  return toldOf(result.totals)
+}
+
+function printKept(): void {
+  const kept = keptProgress(KEPT)
+  for (const progress of kept) printProgress(progress)
+  if (kept.length === 0)
+    console.log('no runs are kept yet: --runs keeps those of more than 1000 seeds, and so does --night')
 }
 
 function printProgress({ commit: version, first, next, tookMs, totals }: Progress): void {
@@ -106,33 +195,11 @@ function picture(history: Outcome['world']['history'], title: string): void {
   if (values.svg !== undefined) writeFileSync(values.svg, svg(history, title))
 }
 
-function exploreAll(only: string | undefined, states: number): number {
-  let wrong = 0
-  const look = (name: string, wanted: Explored['verdict'], found: (limits: Limits) => Explored): void => {
-    if (
-      only !== undefined &&
-      ([EXPLORATIONS, LINES, SHARED_LINES].some((all) => only in all) ? name !== only : !name.includes(only))
-    )
-      return
-    const told = (seen: number, open: number): void =>
-      console.error(`${name}: ${seen} states so far, ${open} of them still to be looked at`)
-    const explored = found({ states, told })
-    const { verdict, why, trail, transitions, doubt, tookMs } = explored
-    console.log(
-      `${name}: ${verdict}${why === undefined ? '' : ` (${why})`}; ${explored.states} states, ${transitions} transitions, ${(tookMs / 1000).toFixed(1)} s, hash doubt ${doubt.toExponential(0)}`,
-    )
-    if (verdict === 'broken') for (const step of trail) console.log(`    ${step}`)
-    if (verdict !== wanted) wrong++
-  }
+async function explorations(): Promise<number> {
+  const { only, all, most } = values
   console.log(`commit ${commit()}`)
-  for (const [name, one] of Object.entries(EXPLORATIONS)) look(name, 'holds', (limits) => explore(one, limits))
-  for (const [name, one] of Object.entries({ ...WRONG_RESTARTS, ...WRONG_ADOPTIONS }))
-    look(`wrong: ${name}`, 'broken', (limits) => explore(one, limits))
-  for (const [name, one] of Object.entries({ ...LINES, ...SHARED_LINES }))
-    look(name, 'holds', (limits) => exploreLine(one, limits))
-  for (const [name, one] of Object.entries(WRONG_LINES))
-    look(`wrong: ${name}`, 'broken', (limits) => exploreLine(one, limits))
-  return wrong === 0 ? 0 : 1
+  const choice = { only, all, most: most === undefined ? undefined : Number(most) }
+  return (await exploreChosen(choice, (line) => console.log(line))) ? 0 : 1
 }
 
 async function scenarios(name: string): Promise<number> {

@@ -30,6 +30,8 @@ export type Fault = { readonly atMs: number } & (
   | { readonly kind: 'deny'; readonly node: number; readonly what: Denied; readonly forMs: number }
   /** Others put a list where a lock or a counter was. */
   | { readonly kind: 'spoil'; readonly node: number; readonly key: string; readonly forMs: number }
+  /** It runs other scripts than it was given: an acquisition does not look whether the lock is free. */
+  | { readonly kind: 'alter'; readonly node: number; readonly forMs: number }
   | { readonly kind: 'flushall' | 'noscript' | 'failover'; readonly node: number }
   | { readonly kind: 'evict'; readonly node: number; readonly key: string }
   | { readonly kind: 'cut-replica'; readonly node: number; readonly forMs: number }
@@ -139,7 +141,8 @@ export class Nemesis {
         for (const connection of link.connections) connection.reset(fault.arriving, fault.lateMs)
         return undefined
       case 'forget':
-        for (const connection of link.connections) if (connection.isSubscriber) connection.forget(fault.way)
+        for (const connection of link.connections)
+          if (connection.isSubscriber || connection.endsSilence) connection.forget(fault.way)
         return undefined
       case 'cut': {
         const [to, from] = [fault.way !== 'from' ? 1 : 0, fault.way !== 'to' ? 1 : 0]
@@ -177,6 +180,11 @@ export class Nemesis {
         const { redis } = server
         redis.set(fault.key, { value: ['somebody else’s'], expiresMs: Infinity })
         return () => redis.set(fault.key, undefined)
+      }
+      case 'alter': {
+        const { redis } = server
+        redis.isAltered = true
+        return () => void (redis.isAltered = false)
       }
       case 'flushall':
         server.redis.run(['FLUSHALL'])

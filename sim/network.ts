@@ -94,6 +94,8 @@ export class Connection {
   readonly server: Server
   readonly channels = new Set<string>()
   isSubscriber = false
+  /** Its user gives it up by itself when it has been silent for long. */
+  endsSilence = false
   /** Directions in which nothing arrives any more, and nobody is told: a firewall has forgotten it. */
   readonly #forgotten = { to: false, from: false }
   readonly #network: Network
@@ -175,6 +177,10 @@ export class Connection {
     if (this.#link.cutTo === 0) for (const message of this.#heldTo.splice(0)) this.#arrive(message)
     if (this.#link.cutFrom > 0) return
     for (const deliver of this.#heldFrom.splice(0)) this.process.enter(() => (this.#isOpen ? deliver() : undefined))
+  }
+
+  get isForgotten(): boolean {
+    return this.#forgotten.to || this.#forgotten.from
   }
 
   get isOpen(): boolean {

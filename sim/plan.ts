@@ -4,9 +4,15 @@ import { drawExpiries, drawLosses, drawMore, type Expiry, type Loss } from './dr
 import type { Fault } from './nemesis.ts'
 import { Seeded } from './random.ts'
 
+/** GLIDE has its sockets in native code, where nothing can be put in their place. */
+export const REAL_DRIVERS = ['ioredis', 'iovalkey', 'node-redis'] as const
+export type RealDriver = (typeof REAL_DRIVERS)[number]
+
 /** A whole run as data: what there is, and what goes wrong when. The same plan gives the same history. */
 export interface Plan {
   readonly seed: string
+  /** A real driver, over simulated sockets. Default the simulated one. */
+  readonly over?: RealDriver | undefined
   readonly engine: 'redis' | 'redlock'
   readonly nodes: readonly NodePlan[]
   readonly processes: readonly ProcessPlan[]
@@ -35,6 +41,8 @@ export interface KindsPlan {
   readonly permits: number
   /** Leases are handed off, and adopted by whoever gets hold of their tickets. */
   readonly moves: boolean
+  /** Leases are adopted, or ended by a person, while their holders go on. */
+  readonly meddles: boolean
   /** Calls inside of `using` join its lease. */
   readonly nests: boolean
   /** Effects that are to happen once, recorded by the shipped guard on a Redis server of its own. */
@@ -78,11 +86,6 @@ const SPEEDS = { slowest: 0.9955, fastest: 1.0045 }
 
 const PERSISTENCE = ['none', 'everysec', 'always', 'mixed'] as const
 
-/** What a seed means: in a third of them there is more than exclusive and shared leases. */
-export function drawPlan(seed: number | string): Plan {
-  return new Seeded(`kinds ${seed}`).chance(1 / 3) ? drawKinds(seed) : drawLeases(seed)
-}
-
 /** The same run with the other kinds of locks in it. */
 export function drawKinds(seed: number | string): Plan {
   const plan = drawLeases(seed)
@@ -93,6 +96,8 @@ export function drawKinds(seed: number | string): Plan {
     moves: random.chance(0.6),
     nests: random.chance(0.5),
     effects: random.chance(0.5),
+    // Named so that the seeds that are kept, and those that the gate's page names, stay what they were.
+    meddles: random.fork('meddles 18').chance(0.4),
   }
   const others = random.fork('permits')
   const processes = plan.processes.map((process) =>
@@ -104,7 +109,7 @@ export function drawKinds(seed: number | string): Plan {
 }
 
 /** Every name that there may be a lock of. */
-export function namesOf({ resources, kinds }: Plan): readonly string[] {
+export function namesOf({ resources, kinds }: Pick<Plan, 'resources' | 'kinds'>): readonly string[] {
   return [...resources, ...Array.from({ length: kinds?.permits ?? 0 }, (_, permit) => `${POOL}#${permit}`)]
 }
 

@@ -1,7 +1,6 @@
-import { STAMP_KEY } from '../src/engines/redis/keys.ts'
-import { sha1 } from '../src/engines/redis/sha1.ts'
+import { resourceKeys, STAMP_KEY } from '../src/engines/redis/keys.ts'
 import { rangeOf, SortedSet } from './sorted-set.ts'
-import { compile } from './lua/interpret.ts'
+import { programOf, shaOf, type Program } from './lua/programs.ts'
 import { itemsOf, luaArray, LuaError, LuaTable, type LuaValue } from './lua/values.ts'
 
 /** What a server answers: RESP2 in plain values. A status is a string too, an error is an instance of `ServerError`. */
@@ -30,37 +29,8 @@ interface Settings {
   readonly isPromoted?: boolean
 }
 
-/** What the server refuses: messages to channels (as Redis does for new users), the stamp's key, or writes for want of memory. */
-export type Denied = 'publish' | 'stamp' | 'memory'
-
-interface Program {
-  readonly text: string
-  run(globals: Parameters<ReturnType<typeof compile>>[0]): LuaValue
-}
-
-/** Texts seldom change, but for a comment at their beginning: each is compiled once for all servers. */
-const compiled = new Map<string, Program>()
-
-function programOf(text: string): Program {
-  const essence = text.replace(/^--.*\n/, '')
-  let program = compiled.get(essence)
-  if (program === undefined) {
-    program = { text: essence, run: compile(essence) }
-    compiled.set(essence, program)
-  }
-  return program
-}
-
-const shas = new Map<string, string>()
-
-function shaOf(text: string): string {
-  const known = shas.get(text)
-  if (known !== undefined) return known
-  const sha = sha1(text)
-  // Of those that begin with a comment there are as many as there are epochs.
-  if (!text.startsWith('--')) shas.set(text, sha)
-  return sha
-}
+/** What the server refuses: messages to channels (as Redis does for new users), the stamp's key, those of lines, or writes for want of memory. */
+export type Denied = 'publish' | 'stamp' | 'line' | 'memory'
 
 /**
  * A model of Redis as far as the engine uses it: strings with expiry, scripts run from their real text, and what a client
@@ -76,6 +46,8 @@ export class Redis {
   readonly settings: Settings
   readonly #lua: LuaTable
   readonly denied = new Set<Denied>()
+  /** Its scripts are not those that it was given. */
+  isAltered = false
   /** A script that has written may go on to write, though there is no memory left. */
   #hasWritten = false
 
@@ -134,16 +106,15 @@ export class Redis {
       case 'EVALSHA':
         return this.#evaluate(this.#scripts.get(args[0]!), args)
       case 'EVAL':
-        return this.#evaluate(this.#load(args[0]!), args)
+        return this.#evaluate(this.#load(args[0]!).program, args)
       case 'SCRIPT':
         return this.#script(args)
       case 'CONFIG': {
-        const { persistence } = this.settings
-        const [on, fsync] = persistence === 'none' ? ['no', 'everysec'] : ['yes', persistence]
-        return ['appendonly', on, 'appendfsync', fsync, 'no-appendfsync-on-rewrite', 'no']
+        const on = this.settings.persistence === 'none' ? 'no' : 'yes'
+        return ['appendonly', on, 'appendfsync', this.settings.persistence, 'no-appendfsync-on-rewrite', 'no']
       }
       case 'ACL':
-        return 'default'
+        return 'OK'
       case 'PING':
         return 'PONG'
       case 'FLUSHALL':
@@ -157,8 +128,7 @@ export class Redis {
   #script([verb = '', ...args]: readonly string[]): Reply {
     switch (verb.toUpperCase()) {
       case 'LOAD':
-        this.#load(args[0]!)
-        return shaOf(args[0]!)
+        return this.#load(args[0]!).sha
       case 'EXISTS':
         return args.map((sha) => (this.#scripts.has(sha) ? 1 : 0))
       case 'FLUSH':
@@ -169,10 +139,10 @@ export class Redis {
     }
   }
 
-  #load(text: string): Program {
-    const program = programOf(text)
-    this.#scripts.set(shaOf(text), program)
-    return program
+  #load(text: string): { sha: string; program: Program } {
+    const loaded = { sha: shaOf(text), program: programOf(text) }
+    this.#scripts.set(loaded.sha, loaded.program)
+    return loaded
   }
 
   /** Commands that scripts call too. */
@@ -207,6 +177,7 @@ export class Redis {
       }
       case 'info': {
         const formerId = (this.settings.isPromoted === true ? '1' : '0').repeat(40)
+        if (key.endsWith('stats')) return '# Commandstats\r\nunexpected_error_replies:0\r\n'
         if (key === 'replication') return `# Replication\r\nrole:master\r\nmaster_replid2:${formerId}\r\n`
         const uptime = Math.floor(this.#clock() / 1000) - Math.floor(this.settings.startedMs / 1000)
         return `# Server\r\nrun_id:${this.settings.runId}\r\nuptime_in_seconds:${uptime}\r\n`
@@ -347,14 +318,20 @@ export class Redis {
   #evaluate(program: Program | undefined, [, count = '0', ...rest]: readonly string[]): Reply {
     if (program === undefined) throw new ServerError('NOSCRIPT No matching script. Please use EVAL.')
     const keys = rest.slice(0, Number(count))
+    if (this.denied.has('line') && keys.some((key) => key.startsWith(LINE_KEYS)))
+      throw new ServerError('NOPERM No permissions to access a key')
     try {
-      return fromLua(program.run({ redis: this.#lua, KEYS: luaArray(keys), ARGV: luaArray(rest.slice(keys.length)) }))
+      const { run } = this.isAltered ? programOf(program.text.replaceAll("'nx', 'px'", "'px'")) : program
+      return fromLua(run({ redis: this.#lua, KEYS: luaArray(keys), ARGV: luaArray(rest.slice(keys.length)) }))
     } catch (error) {
       if (error instanceof LuaError) throw new ServerError(error.message.replace(/^(?![A-Z]+ )/, 'ERR '))
       throw error
     }
   }
 }
+
+/** A script is refused as a whole that is given a key that the user may not use. */
+const LINE_KEYS = resourceKeys('', '').line.replace(/[{}]*$/, '')
 
 /** Commands that need memory; those that free some, or change a time, don't. */
 const GROWING = new Set(['set', 'hset', 'rpush', 'zadd'])

@@ -1,6 +1,7 @@
 import { failed } from './checkers/all.ts'
 import type { Plan } from './plan.ts'
-import { run, type Outcome } from './run.ts'
+import { play } from './play.ts'
+import type { Outcome } from './run.ts'
 
 /** A run is tried at most this many times: each takes as long as the first. */
 const MOST_TRIES = 150
@@ -17,7 +18,7 @@ export async function shrink(
   let tries = 0
   const attempt = async (plan: Plan): Promise<boolean> => {
     if (tries++ >= MOST_TRIES) return false
-    const other = await run(plan)
+    const other = await play(plan)
     if (!fails(other)) return false
     best = other
     return true
@@ -47,6 +48,7 @@ function failsLike(outcome: Outcome): (other: Outcome) => boolean {
 /** What else may be left out. */
 function simpler(plan: Plan): ((plan: Plan) => Plan)[] {
   const changes: ((plan: Plan) => Plan)[] = []
+  if (plan.over !== undefined) changes.push((plan) => ({ ...plan, over: undefined }))
   if (plan.leaveFrozen !== undefined) changes.push((plan) => ({ ...plan, leaveFrozen: undefined }))
   if (plan.resources.length > 1) changes.push((plan) => ({ ...plan, resources: plan.resources.slice(0, 1) }))
   for (const index of plan.processes.keys()) {

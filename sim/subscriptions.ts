@@ -1,9 +1,11 @@
 import { sleep } from '../src/clock.ts'
+import type { Subscriber } from '../src/engines/redis/client.ts'
 import { MachineClock, Time } from './clock.ts'
 import { Network, type Connection, type Link } from './network.ts'
 import { Process } from './process.ts'
 import { Seeded } from './random.ts'
 import { Server } from './server.ts'
+import type { Wire, Wiring } from './client.ts'
 import { SimSubscriber } from './subscriber.ts'
 
 export interface SubscriptionsOutcome {
@@ -38,7 +40,8 @@ export class SubscriptionsRun {
   readonly #network: Network
   readonly #server: Server
   readonly #process: Process
-  readonly #subscriber: SimSubscriber
+  readonly #subscriber: Subscriber
+  readonly #connections: () => number
   readonly #isSilenceOnly: boolean
   /** Messages that those who listen have not heard of. */
   readonly #unheard = new Map<string, Message[]>()
@@ -49,7 +52,8 @@ export class SubscriptionsRun {
   #requests = 0
   #isOver = false
 
-  constructor(seed: number | string, proves = true) {
+  /** Without `proves`, nobody looks after the connections; with `wire`, the subscriber is that of a real driver. */
+  constructor(seed: number | string, { proves = true, wire }: { proves?: boolean; wire?: Wire | undefined } = {}) {
     const random = new Seeded(`lines ${seed}`)
     this.#random = random
     const latency = { baseMs: random.pick([0.2, 1, 20]), jitterMs: random.pick([0.1, 1, 20]) }
@@ -58,22 +62,28 @@ export class SubscriptionsRun {
     this.#server = new Server('n0', this.#time, clock, random.fork('server'), { persistence: 'none' })
     this.#process = new Process('p0', this.#time, new MachineClock(this.#time), random.fork('timers'))
     this.#isSilenceOnly = random.chance(0.4)
-    this.#subscriber = new SimSubscriber(
-      {
-        network: this.#network,
-        process: this.#process,
-        server: this.#server,
-        random: random.fork('subscriber'),
-        driver: 'reject',
-        describe: ([command = []]) => ({
-          steps: [{ id: ++this.#requests, what: command.join(' '), owner: '', former: '' }],
-        }),
-        sent: () => undefined,
-        heard: () => undefined,
-        dropped: () => undefined,
-      },
-      proves,
-    )
+    const wiring: Wiring = {
+      network: this.#network,
+      process: this.#process,
+      server: this.#server,
+      random: random.fork('subscriber'),
+      driver: 'reject',
+      describe: ([command = []]) => ({
+        steps: [{ id: ++this.#requests, what: command.join(' '), owner: '', former: '' }],
+      }),
+      sent: () => undefined,
+      heard: () => undefined,
+      dropped: () => undefined,
+    }
+    if (wire === undefined) {
+      const simulated = new SimSubscriber(wiring, proves)
+      this.#subscriber = simulated
+      this.#connections = () => simulated.connections
+    } else {
+      const wired = wire(wiring)
+      this.#subscriber = wired.redis.subscriber(this.#process, random.fork('retries'))!
+      this.#connections = () => wired.subscriptions
+    }
     this.#subscriber.onGap((channel) => {
       this.#gaps++
       this.#unheard.get(channel)?.splice(0)
@@ -90,7 +100,7 @@ export class SubscriptionsRun {
     await this.#subscriber.close()
     this.#unheard.clear()
     await this.#time.run(this.#time.nowMs + LONGEST_STAY_MS + 1)
-    const { connections } = this.#subscriber
+    const connections = this.#connections()
     if (connections > 0) this.#wrong.push(`${connections} connections are left`)
     if (this.#process.timers > 0) this.#wrong.push(`${this.#process.timers} timers are left`)
     return { wrong: this.#wrong, heard: this.#heard, gaps: this.#gaps }

@@ -88,6 +88,12 @@ function lineOf(event: HistoryEvent, names: Names): Line | undefined {
       return line(event.process, 'crashes', 'fault')
     case 'closing':
       return line(event.process, 'closes its locks', 'fault')
+    case 'issued':
+      return line(
+        event.process,
+        `hands ${event.what} of ${names.owner(event.owner)} for ${event.node} to its driver`,
+        'message',
+      )
     case 'blank':
       return line('', 'no node knows that it has ever been in use', 'fault')
     case 'once':
@@ -96,6 +102,10 @@ function lineOf(event: HistoryEvent, names: Names): Line | undefined {
       return line(event.process, holdsText(event, names), 'lease')
     case 'adopted':
       return line(event.process, `has adopted the lease with token ${names.token(event.formerToken)}`, 'lease')
+    case 'offered':
+      return line(event.process, `lets others adopt the lease of ${names.owner(event.owner)}`, 'lease')
+    case 'forced':
+      return line(event.process, `ends the lease of ${names.owner(event.owner)} by force`, 'lease')
     case 'nested':
       return line(
         event.process,

@@ -5,6 +5,8 @@ import type { Outcome } from './run.ts'
 /** What a number of runs came to. */
 export interface Totals {
   seeds: number
+  /** Seeds that ran with a real driver. */
+  withDriver: number
   sections: number
   /** Sections that were shared. */
   shared: number
@@ -12,6 +14,8 @@ export interface Totals {
   kinds: { permits: number; adopted: number; joined: number; effects: number }
   events: number
   faults: Record<string, number>
+  /** In how many seeds two kinds of faults happened, by both names. */
+  pairs: Record<string, number>
   verdicts: Record<string, { true: number; false: number; unknown: number }>
   /** Updates that the store without a guard lost. */
   unguardedLosses: number
@@ -22,11 +26,13 @@ export interface Totals {
 export function noTotals(): Totals {
   return {
     seeds: 0,
+    withDriver: 0,
     sections: 0,
     shared: 0,
     kinds: { permits: 0, adopted: 0, joined: 0, effects: 0 },
     events: 0,
     faults: {},
+    pairs: {},
     verdicts: {},
     unguardedLosses: 0,
     refusedWrites: 0,
@@ -37,6 +43,7 @@ export function noTotals(): Totals {
 export function addRun(totals: Totals, { plan, world, verdicts }: Outcome): void {
   const { history } = world
   totals.seeds++
+  if (plan.over !== undefined) totals.withDriver++
   totals.sections += history.of('holds').length
   totals.shared += history.of('holds').filter(({ shared }) => shared).length
   const { kinds } = totals
@@ -46,6 +53,8 @@ export function addRun(totals: Totals, { plan, world, verdicts }: Outcome): void
   kinds.effects += history.of('effect').filter(({ ran }) => ran).length
   totals.events += history.events.length
   for (const { name } of history.of('fault')) totals.faults[name] = (totals.faults[name] ?? 0) + 1
+  const names = [...new Set(history.of('fault').map(({ name }) => name))]
+  for (const pair of pairsOf(names)) totals.pairs[pair] = (totals.pairs[pair] ?? 0) + 1
   for (const { checker, verdict } of verdicts) {
     const counts = (totals.verdicts[checker] ??= { true: 0, false: 0, unknown: 0 })
     counts[verdict]++
@@ -53,6 +62,12 @@ export function addRun(totals: Totals, { plan, world, verdicts }: Outcome): void
   totals.unguardedLosses += lostUpdates(history, 'unguarded').length
   totals.refusedWrites += history.of('write', 'read').filter(({ accepted }) => !accepted).length
   if (verdicts.some(({ verdict }) => verdict === 'false')) totals.failedSeeds.push(plan.seed)
+}
+
+/** Each two of them, whichever comes first. */
+export function pairsOf(names: readonly string[]): string[] {
+  const sorted = [...names].sort()
+  return sorted.flatMap((name, index) => sorted.slice(index + 1).map((other) => `${name} + ${other}`))
 }
 
 /** A run that could not be brought to its end. */
@@ -65,6 +80,7 @@ export function addBrokenRun(totals: Totals, seed: string): void {
 
 export function merge(into: Totals, other: Totals): void {
   into.seeds += other.seeds
+  into.withDriver += other.withDriver
   into.sections += other.sections
   into.shared += other.shared
   for (const kind of ['permits', 'adopted', 'joined', 'effects'] as const) into.kinds[kind] += other.kinds[kind]
@@ -72,7 +88,9 @@ export function merge(into: Totals, other: Totals): void {
   into.unguardedLosses += other.unguardedLosses
   into.refusedWrites += other.refusedWrites
   into.failedSeeds.push(...other.failedSeeds)
-  for (const [name, count] of Object.entries(other.faults)) into.faults[name] = (into.faults[name] ?? 0) + count
+  for (const kind of ['faults', 'pairs'] as const) {
+    for (const [name, count] of Object.entries(other[kind])) into[kind][name] = (into[kind][name] ?? 0) + count
+  }
   for (const [checker, counts] of Object.entries(other.verdicts)) {
     const sums = (into.verdicts[checker] ??= { true: 0, false: 0, unknown: 0 })
     for (const verdict of ['true', 'false', 'unknown'] as const) sums[verdict] += counts[verdict]
@@ -83,7 +101,7 @@ export function printTotals(totals: Totals): string {
   const faults = Object.entries(totals.faults).sort(([, a], [, b]) => b - a)
   const injected = faults.reduce((sum, [, count]) => sum + count, 0)
   return [
-    `${totals.seeds} seeds, ${totals.sections} leases (${totals.shared} shared), ${totals.events} events, ${injected} faults`,
+    `${totals.seeds} seeds (${totals.withDriver} with a real driver), ${totals.sections} leases (${totals.shared} shared), ${totals.events} events, ${injected} faults`,
     `${totals.kinds.permits} permits, ${totals.kinds.adopted} adopted, ${totals.kinds.joined} joined, ${totals.kinds.effects} effects`,
     `faults: ${faults.map(([name, count]) => `${name} ${count}`).join(', ') || 'none'}`,
     `lost updates: ${totals.unguardedLosses} without the guard; ${totals.refusedWrites} stale accesses refused by it`,

@@ -14,6 +14,8 @@ export interface Terms {
   readonly resources: readonly string[]
   readonly ttlMs: number
   readonly maxTtlMs: number
+  /** A shorter ttl is refused. Default: the core's own least. */
+  readonly leastTtlMs?: number
   /** Which part of the calls is for a shared lease. */
   readonly readers: number
   /** Every call that there is, and not only `acquire` and `tryAcquire`. */
@@ -32,7 +34,6 @@ interface How {
   readonly isBounded?: boolean
 }
 
-/** A shorter ttl is refused. */
 const LEAST_TTL_MS = 50
 
 /** What the callers in one process do: take leases in every way there is, and count under them. */
@@ -45,6 +46,7 @@ export class Workload {
   readonly #store: Store
   readonly #random: Seeded
   readonly #terms: Terms
+  readonly #leastTtlMs: number
   readonly #calls: Counter
   readonly #lastId: () => number
   readonly #beliefs: Beliefs
@@ -73,6 +75,7 @@ export class Workload {
     this.#random = parts.random
     this.#readers = parts.random.fork('readers')
     this.#terms = parts.terms
+    this.#leastTtlMs = parts.terms.leastTtlMs ?? LEAST_TTL_MS
     this.#calls = parts.calls
     this.#lastId = parts.lastId
     this.#beliefs = new Beliefs(process, parts.history)
@@ -139,7 +142,7 @@ export class Workload {
     const maxHold = isBounded ? { maxHold: Math.round(random.between(0.1, 2) * ttlMs) } : {}
     const manner = random.fork(`manner ${this.#calls.next}`)
     const options = {
-      ttl: random.chance(0.7) ? ttlMs : Math.max(LEAST_TTL_MS, Math.round(ttlMs / 3)),
+      ttl: random.chance(0.7) ? ttlMs : Math.max(this.#leastTtlMs, Math.round(ttlMs / 3)),
       renew: random.chance(0.8),
       ...maxHold,
       ...(callsAll && manner.chance(0.2) ? { onDoubt: 'stop' as const } : {}),
@@ -190,7 +193,7 @@ export class Workload {
       })
       // A job may ask for less than the rest of its time, and must not get it.
       const shortens = atLeastMs > 0 && random.fork(lease.owner).chance(0.2)
-      await Promise.all([work(lease), shortens ? lease.extend(LEAST_TTL_MS).catch(ignoreLoss) : undefined])
+      await Promise.all([work(lease), shortens ? lease.extend(this.#leastTtlMs).catch(ignoreLoss) : undefined])
     }
     await this.within(this.asks([resource], 0, { isBounded: true }), random, (work) =>
       this.locks.once(resource, options, (lease) => job(lease, work)),
@@ -277,13 +280,14 @@ export class Workload {
     await this.release(lease)
   }
 
-  async work(lease: Lease, random: Seeded): Promise<void> {
+  /** `extendsIt`: for another time, now and then. */
+  async work(lease: Lease, random: Seeded, extendsIt = true): Promise<void> {
     const { ttlMs, maxTtlMs, callsAll, lingers } = this.#terms
     const isCareful = random.chance(0.5)
     for (let round = random.pick([0, 1, 1, 2, 3]); round > 0 && lease.held; round--) {
       for (const resource of lease.resources) await this.#count(lease, resource, random, isCareful)
-      const otherMs = callsAll ? Math.round(random.between(LEAST_TTL_MS, maxTtlMs)) : ttlMs
-      if (random.chance(0.1)) await lease.extend(otherMs).catch(ignoreLoss)
+      const otherMs = callsAll ? Math.round(random.between(this.#leastTtlMs, maxTtlMs)) : ttlMs
+      if (random.chance(0.1) && extendsIt) await lease.extend(otherMs).catch(ignoreLoss)
       await sleep(this.process, random.pick([0, random.between(0, 30), random.chance(0.2) ? ttlMs : 1]))
       if (lingers && random.chance(0.5)) await sleep(this.process, 2 * ttlMs)
     }

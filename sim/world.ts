@@ -1,27 +1,25 @@
 import { createLocks } from '../src/index.ts'
 import { redis, redlock } from '../src/engines/redis/index.ts'
 import { resourceKeys, STAMP_KEY } from '../src/engines/redis/keys.ts'
-import { CONFIRM, EXTEND, HAND_OVER, INSPECT, READER, RELEASE } from '../src/engines/redis/scripts.ts'
 import { SHARED } from '../src/engines/redis/readers-lua.ts'
-import { SimClient } from './client.ts'
+import { SimClient, type Wire, type Wired } from './client.ts'
 import { MachineClock, Time } from './clock.ts'
 import { EffectStore } from './effects.ts'
 import { History } from './history.ts'
 import type { Tickets } from './kinds.ts'
 import { Nemesis, type Fault } from './nemesis.ts'
-import { Network, type Request, type StepInWords } from './network.ts'
+import { Network } from './network.ts'
 import type { Plan } from './plan.ts'
 import { Process } from './process.ts'
 import { Seeded } from './random.ts'
-import { ServerError, type Reply } from './redis.ts'
 import { Server } from './server.ts'
 import { SortedSet } from './sorted-set.ts'
+import { inWords, partOf } from './steps-in-words.ts'
 import { Store } from './store.ts'
 import { Workload, type Counter } from './workload.ts'
 
-const SCRIPTS = [CONFIRM, EXTEND, HAND_OVER, INSPECT, RELEASE, ...Object.values(READER)]
-const NAMES = new Map(SCRIPTS.map(({ sha, name }) => [sha, name]))
-const TEXTS = new Map(SCRIPTS.map(({ text, name }) => [text, name]))
+/** The script did not run. */
+const UNDONE = /^(NOSCRIPT|NOPERM No permissions to access a key)/
 
 const VOTES = new Set(['acquire', 'confirm', 'handOver'])
 
@@ -37,15 +35,17 @@ export class World {
   readonly nemesis: Nemesis
   /** Those that run now, by number; a process that crashed is replaced. */
   readonly workloads: Workload[] = []
-  readonly #all: { workload: Workload; clients: SimClient[] }[] = []
+  readonly #all: { workload: Workload; clients: readonly Wired[] }[] = []
   readonly #calls: Counter = { next: 1 }
   readonly #tickets: Tickets = []
   readonly #effects: EffectStore
+  readonly #wire: Wire
   #ids = 0
   #isBlank = false
 
-  constructor(plan: Plan) {
+  constructor(plan: Plan, wire: Wire = (wiring) => new SimClient(wiring)) {
     this.plan = plan
+    this.#wire = wire
     this.random = new Seeded(`run ${plan.seed}`)
     this.network = new Network(this.time, plan.latency)
     this.store = new Store(this.network, this.history)
@@ -68,7 +68,7 @@ export class World {
         for (const [index, step] of steps.entries()) {
           const { what, owner } = step
           const reply = steps.length === 1 ? replies : [partOf(replies[0], index), ...replies.slice(1)]
-          const isDone = what === 'release' && !(reply[0] instanceof Error && reply[0].message.startsWith('NOSCRIPT'))
+          const isDone = what === 'release' && !(reply[0] instanceof Error && UNDONE.test(reply[0].message))
           // The same call may put a lost key back.
           const isAgain = steps.slice(index + 1).some((later) => later.what === 'acquire' && later.owner === owner)
           const kept = isDone && !isAgain ? locksOf(owner, server, plan.resources) : 0
@@ -103,7 +103,7 @@ export class World {
     for (const index of plan.processes.keys()) this.workloads.push(this.#startProcess(index, 0))
   }
 
-  get everyone(): readonly { workload: Workload; clients: SimClient[] }[] {
+  get everyone(): readonly { workload: Workload; clients: readonly Wired[] }[] {
     return this.#all
   }
 
@@ -126,40 +126,46 @@ export class World {
     this.history.add({ at: time.nowMs, kind: 'start', process: name })
     const random = this.random.fork(`process ${name}`)
     const process = new Process(name, time, new MachineClock(time, { rate, aheadMs }), random.fork('timers'))
-    const clients = this.servers.map(
-      (server) =>
-        new SimClient({
-          network: this.network,
-          process,
-          server,
-          random: random.fork(server.name),
-          driver,
-          ...(pool === undefined ? {} : { pool }),
-          describe: (commands) => this.#describe(commands),
-          sent: ({ steps }, node, again) => {
-            const at = process.nowMs
-            for (const step of steps) this.history.add({ at, kind: 'send', ...step, process: name, node, again })
-          },
-          heard: ({ steps }, node) => {
-            const at = time.nowMs
-            for (const step of steps) this.history.add({ at, kind: 'heard', ...step, process: name, node })
-            if (steps.some(({ what }) => VOTES.has(what))) process.hears()
-          },
-          dropped: ({ steps }, node) => {
-            const at = time.nowMs
-            for (const step of steps) this.history.add({ at, kind: 'dropped', ...step, process: name, node })
-          },
-        }),
+    const clients = this.servers.map((server) =>
+      this.#wire({
+        network: this.network,
+        process,
+        server,
+        random: random.fork(server.name),
+        driver,
+        ...(pool === undefined ? {} : { pool }),
+        describe: (commands) => ({ steps: inWords(commands, () => ++this.#ids) }),
+        sent: ({ steps }, node, again) => {
+          const at = process.nowMs
+          for (const step of steps) this.history.add({ at, kind: 'send', ...step, process: name, node, again })
+        },
+        heard: ({ steps }, node) => {
+          const at = time.nowMs
+          for (const step of steps) this.history.add({ at, kind: 'heard', ...step, process: name, node })
+          if (steps.some(({ what }) => VOTES.has(what))) process.hears()
+        },
+        dropped: ({ steps }, node) => {
+          const at = time.nowMs
+          for (const step of steps) this.history.add({ at, kind: 'dropped', ...step, process: name, node })
+        },
+        issued: ({ steps }, node) => {
+          const at = time.nowMs
+          for (const step of steps) this.history.add({ at, kind: 'issued', ...step, process: name, node })
+        },
+      }),
     )
     const engine =
       plan.engine === 'redis'
-        ? redis(clients[0], { clock: process, replicas: plan.replicas, within: 20 })
-        : redlock(nodes?.map((node) => clients[node]) ?? clients, {
-            clock: process,
-            random: random.fork('epochs'),
-            maxTtl: maxTtlMs,
-            restart: plan.restart,
-          })
+        ? redis(clients[0]!.redis, { clock: process, replicas: plan.replicas, within: 20 })
+        : redlock(
+            (nodes?.map((node) => clients[node]!) ?? clients).map((client) => client.redis),
+            {
+              clock: process,
+              random: random.fork('epochs'),
+              maxTtl: maxTtlMs,
+              restart: plan.restart,
+            },
+          )
     // The history needs what the locks tell, but not of round trips.
     if (!observes) Object.defineProperty(engine, 'observe', { value: undefined })
     const extend = engine.extend.bind(engine)
@@ -235,64 +241,9 @@ export class World {
     this.#isBlank = isBlank
     this.history.add({ at: this.time.nowMs, kind: isBlank ? 'blank' : 'stamped' })
   }
-
-  #describe(commands: readonly (readonly string[])[]): Pick<Request, 'steps'> {
-    const [name = '', first = '', keys = '0', ...rest] = commands[0]!
-    const step = (what: string, owner = '', former = ''): StepInWords => ({
-      id: ++this.#ids,
-      what,
-      owner: owner.replace(SHARED, ''),
-      former: former.replace(SHARED, ''),
-    })
-    if (name !== 'EVALSHA' && name !== 'EVAL') return { steps: [step(`${name} ${first}`.slice(0, 40))] }
-    if (rest[0] === STAMP_KEY) return { steps: [step('stamp')] }
-    const args = rest.slice(Number(keys))
-    const what = (name === 'EVALSHA' ? NAMES : TEXTS).get(first) ?? 'acquire'
-    const [owner = '', next = '', , other = ''] = args
-    switch (what) {
-      case 'inspect':
-        return { steps: [step(what)] }
-      case 'extend':
-        // A batch of extensions is many owners'.
-        return { steps: [step(what, other)] }
-      case 'handOver':
-        return { steps: [step(what, next, owner)] }
-      case 'acquire':
-        if (args[4] === 'enqueue') return { steps: [step('enqueue', owner, other)] }
-        return {
-          steps:
-            args.length === 4 || args[4] === 'claim' || args[4] === 'share'
-              ? [step(what, owner)]
-              : args[4] === 'over'
-                ? [step('handOver', next, owner)]
-                : together(args, step),
-        }
-      default:
-        return { steps: [step(what, owner)] }
-    }
-  }
 }
 
 const NO_STEP = { what: '', owner: '' }
-
-/** The steps of one call: see `TOGETHER` of the scripts. */
-function together(args: readonly string[], step: (what: string, owner: string, former?: string) => StepInWords) {
-  const steps: StepInWords[] = []
-  for (let at = 0; at < args.length; at += Number(args[at + 2]) + 3) {
-    const [owner = '', next = '', , old = '', fifth] = args.slice(at + 3, at + 3 + Number(args[at + 2]))
-    const what = { a: 'acquire', c: 'confirm', r: 'release', h: 'handOver' }[args[at]!]!
-    if (what === 'acquire' && fifth === 'enqueue') steps.push(step(fifth, owner, old))
-    else steps.push(what === 'handOver' ? step(what, next, owner) : step(what, owner))
-  }
-  return steps
-}
-
-/** What one of several steps was answered. */
-function partOf(replies: Reply | undefined, index: number): Reply {
-  if (!Array.isArray(replies)) return replies ?? null
-  const reply = (replies as readonly Reply[])[index] ?? null
-  return Array.isArray(reply) && reply[0] === 'failed' ? new ServerError(String(reply[1])) : reply
-}
 
 function locksOf(owner: string, server: Server, resources: readonly string[]): number {
   let count = 0

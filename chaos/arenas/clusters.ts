@@ -1,11 +1,13 @@
 import type { ServerHandle } from '../../harness/handle.ts'
+import { isAvailable } from '../../harness/binaries.ts'
 import { startConsulCluster } from '../../harness/servers/consul.ts'
 import { startEtcdCluster } from '../../harness/servers/etcd.ts'
 import { startMongodbReplicaSet } from '../../harness/servers/mongodb.ts'
 import { startZookeeperEnsemble } from '../../harness/servers/zookeeper.ts'
-import { portsOf, startTarget, stopTargets, type Arena, type Target } from '../arena.ts'
+import { clockOf, portsOf, startTarget, stopTargets, type Arena, type Target } from '../arena.ts'
 
 const TTL_MS = 2000
+const JUMP_MS = 3000
 /** Dead sessions get their whole time again with every new leader, and the nemesis likes leaders. */
 const MOST_GAP_MS = 30_000
 
@@ -73,16 +75,20 @@ export async function zookeeperArena(): Promise<Arena> {
 
 /** Its drivers find the members by themselves, so there is no way between them that could be cut. */
 export async function mongodbArena(): Promise<Arena> {
-  const set = await startMongodbReplicaSet()
+  const clockShift = isAvailable('clock-shift')
+  const set = await startMongodbReplicaSet({ clockShift })
   const targets = set.nodes.map((server, index): Target => {
+    const clock = { shift: (ms: number) => server.shiftClock(ms), jumpMs: JUMP_MS }
     const always = { ways: [] as const, memory: 'kept' as const, sitOutMs: 0 }
-    return { name: `mongodb-${index + 1}`, server, ...always }
+    return { name: `mongodb-${index + 1}`, server, ...always, ...(clockShift ? { clock } : {}) }
   })
   return {
     ...clusterOf(targets, set.primary),
     connector: 'mongodb',
-    settleMs: 2 * TTL_MS + 1000,
-    clearMs: 2 * TTL_MS + 1000,
+    // Its clients find the servers by themselves, so that nothing else comes between one server and another.
+    first: ['two servers cut off from each other'],
+    settleMs: 2 * TTL_MS + JUMP_MS + 1000,
+    clearMs: 2 * TTL_MS + JUMP_MS + 1000,
     env: () => ({ RINGFENCE_URL: set.url }),
     leftovers: async () => {
       const primary = await set.primary()
@@ -99,11 +105,15 @@ function noneThere(error: Error): string[] {
   throw error
 }
 
-type Common = Pick<Arena, 'targets' | 'majority' | 'ttlMs' | 'mostGapMs' | 'leader' | typeof Symbol.asyncDispose>
+type Common = Pick<
+  Arena,
+  'targets' | 'isGroup' | 'majority' | 'ttlMs' | 'mostGapMs' | 'leader' | typeof Symbol.asyncDispose
+>
 
 function clusterOf(targets: readonly Target[], leader: () => Promise<ServerHandle>): Required<Common> {
   return {
     targets,
+    isGroup: true,
     majority: 2,
     ttlMs: TTL_MS,
     mostGapMs: MOST_GAP_MS,
@@ -112,8 +122,11 @@ function clusterOf(targets: readonly Target[], leader: () => Promise<ServerHandl
   }
 }
 
+/** The leases of all of these go by a monotonic clock, so a jump of the wall clock may change nothing. */
+const CLOCK = { jumpMs: JUMP_MS, isForLeases: false }
+
 function targetsOf(name: string, nodes: readonly ServerHandle[]): Promise<Target[]> {
-  return Promise.all(nodes.map((node, index) => startTarget(`${name}-${index + 1}`, node)))
+  return Promise.all(nodes.map((node, index) => startTarget(`${name}-${index + 1}`, node, clockOf(node, CLOCK))))
 }
 
 function urls(targets: readonly Target[], client: number): string {

@@ -2,8 +2,8 @@ import type { EventOf, History, Verdict } from '../history.ts'
 import { exclusionBroken, orderBroken, type Broken } from './assumptions.ts'
 
 /**
- * A lease that was handed off is adopted once, by a greater token than it had, after it had ended where it was; and by nobody once
- * somebody else has had its resource.
+ * A lease that was handed off or offered is adopted once, by a greater token than it had, after it had ended where it was; and by nobody
+ * once somebody else has had its resource. One that was offered goes on where it was, and is not renewed there after it was adopted.
  */
 export function adoption(history: History): Verdict {
   const checker = 'adoption'
@@ -12,11 +12,12 @@ export function adoption(history: History): Verdict {
   const before = new Map<string, EventOf<'adopted'>>()
   for (const event of adopted) {
     const { at, owner, former } = event
-    const wrong = twice(event, before.get(former)) ?? lower(event, history) ?? behind(event, history)
+    const wrong =
+      twice(event, before.get(former)) ?? lower(event, history) ?? behind(event, history) ?? renewed(event, history)
     before.set(former, event)
     if (wrong === undefined) continue
-    const { why, broken } = wrong
-    if (broken !== undefined && broken.at <= at)
+    const { why, broken, at: seenAt = at } = wrong
+    if (broken !== undefined && broken.at <= seenAt)
       return { checker, verdict: 'unknown', why: `${why}; before, ${broken.why}` }
     return { checker, verdict: 'false', why, at, owners: [former, owner] }
   }
@@ -32,6 +33,8 @@ export function adoption(history: History): Verdict {
 interface Wrong {
   readonly why: string
   readonly broken: Broken | undefined
+  /** If it was after the adoption. */
+  readonly at?: number
 }
 
 function lower({ process, token, formerToken }: EventOf<'adopted'>, history: History): Wrong | undefined {
@@ -43,7 +46,8 @@ function lower({ process, token, formerToken }: EventOf<'adopted'>, history: His
 /** Where it was, it had ended; and nobody else had its resource since. */
 function behind({ at, process, owner, former, resources }: EventOf<'adopted'>, history: History): Wrong | undefined {
   const broken = exclusionBroken(history)
-  const moved = history.of('ends').find((event) => event.owner === former && event.why === 'moved')
+  const offered = history.of('offered').find((event) => event.owner === former)
+  const moved = offered ?? history.of('ends').find((event) => event.owner === former && event.why === 'moved')
   if (moved === undefined || moved.at > at)
     return { why: `${process} adopted a lease that had not been handed off`, broken: undefined }
   const other = history
@@ -56,3 +60,15 @@ function behind({ at, process, owner, former, resources }: EventOf<'adopted'>, h
     broken,
   }
 }
+
+/** A renewal that was asked for before it was adopted may be heard of later, and lasts for a ttl. */
+function renewed({ at, process, former }: EventOf<'adopted'>, history: History): Wrong | undefined {
+  const { maxTtlMs } = history.setup
+  const later = history.of('until').find((event) => event.owner === former && event.untilMs > at + LATE * maxTtlMs)
+  if (later === undefined) return undefined
+  const why = `${later.process} renewed a lease that ${process} had adopted`
+  return { why, broken: exclusionBroken(history), at: later.at }
+}
+
+/** Clocks run at other speeds, within the allowance. */
+const LATE = 1.02

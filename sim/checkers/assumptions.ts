@@ -1,14 +1,18 @@
+import { CLAMP_US } from '../../src/engines/redis/scripts.ts'
 import type { EventOf, History } from '../history.ts'
 
-/** The first moment at which an assumption was broken on which a promise rests. */
+/** A moment at which an assumption was broken on which a promise rests. */
 export interface Broken {
   readonly at: number
   readonly why: string
+  /** What began later than this is as safe as ever. Absent: nothing is any more. */
+  readonly untilMs?: number
 }
 
 type FaultEvent = EventOf<'fault'>
 
 interface Details {
+  readonly forMs?: number
   readonly memory?: string
   readonly copyMs?: number
   readonly key?: string
@@ -64,67 +68,95 @@ function knewMs(history: History, process: string): number {
   return history.of('heard').find((event) => event.process === process && votes.has(event.id))?.at ?? Infinity
 }
 
-function first(...broken: readonly (Broken | undefined)[]): Broken | undefined {
-  return broken.filter((one) => one !== undefined).sort((a, b) => a.at - b.at)[0]
+function inTurn(...broken: readonly (Broken | undefined)[]): Broken[] {
+  return broken.filter((one) => one !== undefined).sort((a, b) => a.at - b.at)
+}
+
+/** What excuses something that went wrong at this time, to leases of which the first had begun then. */
+export function excuse(broken: readonly Broken[], at: number, beganMs: number): Broken | undefined {
+  return broken.find((one) => one.at <= at && beganMs <= (one.untilMs ?? Infinity))
+}
+
+export function exclusionBroken(history: History): Broken | undefined {
+  return exclusionBreaks(history)[0]
 }
 
 /** Exclusion rests on clocks, and on servers that do not forget a lease before its time. */
-export function exclusionBroken(history: History): Broken | undefined {
+export function exclusionBreaks(history: History): Broken[] {
   const { drifting, unlike } = history.setup
-  if (drifting) return { at: 0, why: 'clocks run at speeds beyond the allowance' }
-  if (unlike !== '') return { at: 0, why: unlike }
-  return first(exclusionBrokenByFault(history), looksNew(history))
+  if (drifting) return [{ at: 0, why: 'clocks run at speeds beyond the allowance' }]
+  if (unlike !== '') return [{ at: 0, why: unlike }]
+  return inTurn(...history.of('fault').map((fault) => exclusionBrokenBy(fault, history)), looksNew(history))
 }
 
-function exclusionBrokenByFault(history: History): Broken | undefined {
-  for (const fault of history.of('fault')) {
-    const { at, name, on, ms } = fault
-    const why = ((): string | undefined => {
-      switch (name) {
-        case 'jump':
-          return ms > 0 ? `the clock of ${on} jumped ahead by ${Math.round(ms)} ms` : undefined
-        case 'drift':
-        case 'drift-process':
-          return `the clock of ${on} ran at ${details(fault).rate} of its speed`
-        case 'flushall':
-          return `${on} was flushed`
-        case 'evict':
-        case 'spoil':
-          return `${on} lost the key ${details(fault).key}`
-        case 'failover':
-          return `${on} failed over to its replica`
-        default:
-          return forgets(fault, history) ? `${on} restarted and had forgotten leases` : undefined
-      }
-    })()
-    if (why !== undefined) return { at, why }
+/** When the node is as it was again, but for what it has forgotten. */
+function endOf(fault: FaultEvent): number {
+  return fault.at + (details(fault).forMs ?? 0)
+}
+
+/** What a server has forgotten is of matter to the leases that there were then, and clocks are to all. */
+function exclusionBrokenBy(fault: FaultEvent, history: History): Broken | undefined {
+  const { at, name, on, ms } = fault
+  const lost = (why: string): Broken => ({ at, why, untilMs: endOf(fault) })
+  switch (name) {
+    case 'jump':
+      return ms > 0 ? { at, why: `the clock of ${on} jumped ahead by ${Math.round(ms)} ms` } : undefined
+    case 'drift':
+    case 'drift-process':
+      return { at, why: `the clock of ${on} ran at ${details(fault).rate} of its speed` }
+    case 'alter':
+      return { at, why: `${on} ran other scripts` }
+    case 'flushall':
+      return lost(`${on} was flushed`)
+    case 'evict':
+    case 'spoil':
+      return isCounter(fault) ? undefined : lost(`${on} lost the key ${details(fault).key}`)
+    case 'failover':
+      return lost(`${on} failed over to its replica`)
+    default:
+      return forgets(fault, history) ? lost(`${on} restarted and had forgotten leases`) : undefined
   }
-  return undefined
+}
+
+function isCounter(fault: FaultEvent): boolean {
+  return details(fault).key?.startsWith('ringfence:') === true
+}
+
+export function orderBroken(history: History): Broken | undefined {
+  return orderBreaks(history)[0]
 }
 
 /** Order rests on the counters, or on clocks where a counter was lost. */
-export function orderBroken(history: History): Broken | undefined {
+export function orderBreaks(history: History): Broken[] {
   const { unlike } = history.setup
-  if (unlike !== '') return { at: 0, why: unlike }
-  return first(orderBrokenByFault(history), looksNew(history))
-}
-
-function orderBrokenByFault(history: History): Broken | undefined {
+  if (unlike !== '') return [{ at: 0, why: unlike }]
   const setBack = new Set<string>()
   const lossy = new Set<string>()
-  for (const fault of history.of('fault')) {
+  const byFault = history.of('fault').map((fault): Broken | undefined => {
     const { at, name, on, ms } = fault
+    const untilMs = endOf(fault) + behindMs(history)
     if (name === 'flushall' || name === 'failover' || forgets(fault, history)) {
-      return { at, why: `${on} lost its counters and numbered on at once (${name})` }
+      return { at, why: `${on} lost its counters and numbered on at once (${name})`, untilMs }
     }
-    if ((name === 'evict' || name === 'spoil') && details(fault).key?.startsWith('ringfence:') === true) {
-      return { at, why: `${on} lost the counter ${details(fault).key}` }
+    if ((name === 'evict' || name === 'spoil') && isCounter(fault)) {
+      return { at, why: `${on} lost the counter ${details(fault).key}`, untilMs }
     }
     if (name === 'jump' && ms < 0) setBack.add(on)
     if (isLoss(fault)) lossy.add(on)
-    if (setBack.has(on) && lossy.has(on)) return { at, why: `${on} lost its counters and had its clock set back` }
-  }
-  return undefined
+    if (!setBack.has(on) || !lossy.has(on)) return undefined
+    return { at, why: `${on} lost its counters and had its clock set back` }
+  })
+  return inTurn(...byFault, looksNew(history))
+}
+
+/**
+ * For how long after a node lost its counters a number may be below one from before: what a proposal may be ahead of the clock of
+ * one node, and behind that of another. Where such a clock is set or runs at another speed, for good.
+ */
+function behindMs(history: History): number {
+  const { nodesApartMs } = history.setup
+  const isOdd = history.of('fault').some(({ name }) => name === 'jump' || name === 'drift')
+  return isOdd ? Infinity : (2 * CLAMP_US) / 1000 + nodesApartMs
 }
 
 /** At which part of its speed, at least, the clock of a process ran. */

@@ -11,7 +11,7 @@ export interface HeldLease {
   readonly beganMs: number
   /** When it was in the caller's hands. */
   readonly fromMs: number
-  /** When the holder stopped to believe in it: given back, lost, or validity over. */
+  /** When the holder stopped to believe in it: given back, lost, or validity over; or when somebody took it away, if that was before. */
   endMs: number
   /** End of validity, after the last renewal. */
   untilMs: number
@@ -54,6 +54,20 @@ export function leasesOf(history: History): HeldLease[] {
   }
   for (const lease of leases.values()) {
     lease.endMs = Math.min(lease.untilMs, lease.ends?.atMs ?? Infinity, crashes.get(lease.process) ?? Infinity)
+  }
+  // Taken from its holder, who learns that at the next renewal only.
+  const takenAway = (owner: string, at: number): void => {
+    const lease = leases.get(owner)
+    if (lease !== undefined) lease.endMs = Math.min(lease.endMs, at)
+  }
+  for (const event of history.of('adopted', 'forced')) {
+    if (event.kind === 'adopted') takenAway(event.former, attempts.get(event.owner) ?? event.at)
+    else {
+      takenAway(event.owner, event.at)
+      // It may have been moved from there by an adoption that has no answer yet.
+      for (const move of history.of('send'))
+        if (move.owner === event.owner && move.former !== '') takenAway(move.former, event.at)
+    }
   }
   return [...leases.values()]
 }

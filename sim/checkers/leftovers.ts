@@ -1,5 +1,10 @@
 import type { EventOf, History, Verdict } from '../history.ts'
 
+type Step = 'send' | 'exec' | 'heard' | 'dropped' | 'issued'
+
+/** How much slower than all others a server's clock may be. */
+const LATE = 1.05
+
 /** The scripts that put a lock key on a node. */
 const TAKING = new Set(['acquire', 'handOver'])
 
@@ -14,8 +19,9 @@ export function cleanUp(history: History): Verdict {
     ...history.of('once').flatMap(({ owner, atLeastMs }) => (atLeastMs > 0 ? [owner] : [])),
     ...history.of('ends').flatMap(({ owner, why }) => (why === 'moved' ? [owner] : [])),
   ])
-  const byPlace = new Map<string, EventOf<'send' | 'exec' | 'heard' | 'dropped'>[]>()
-  for (const event of history.of('send', 'exec', 'heard', 'dropped')) {
+  const askedBy = new Map(history.of('attempt').map(({ owner, process }) => [owner, process]))
+  const byPlace = new Map<string, EventOf<Step>[]>()
+  for (const event of history.of('send', 'exec', 'heard', 'dropped', 'issued')) {
     if (crashed.has(event.process)) continue
     for (const owner of [event.owner, event.former]) {
       const place = `${event.node} ${owner}`
@@ -37,15 +43,26 @@ export function cleanUp(history: History): Verdict {
       if (isHeard) last.set(event.id, event)
       if (event.kind === 'heard' || event.kind === 'dropped') answered.add(event.id)
     }
-    const grant = [...last.values()].findLast((event) => isGrant(event) && mine(event.owner))
+    // What another process gives back is for a holder that goes on. One that does not leaves it for its ttl.
+    const isOwn = ({ owner, process }: EventOf<'exec'>): boolean =>
+      mine(owner) && (askedBy.get(owner) ?? process) === process
+    const grant = [...last.values()].findLast((event) => isGrant(event) && isOwn(event))
     if (grant === undefined) continue
-    const ends = (event: EventOf<'send' | 'exec' | 'heard' | 'dropped'>, kind: string): boolean =>
-      event.kind === kind && (event.what === 'release' || mine(event.former) || saysGone(event))
+    const ends = (event: EventOf<Step>, kind: string): boolean =>
+      event.kind === kind && !isFailed(event) && (event.what === 'release' || mine(event.former) || saysGone(event))
     if (events.slice(events.indexOf(grant)).some((event) => ends(event, 'exec'))) continue
     // Until its answer comes or the driver gives up, the grant is waited for: a release would be behind it in the same line.
     const since = events.find(({ kind, id }) => (kind === 'heard' || kind === 'dropped') && id === grant.id)
     if (since === undefined) continue
-    if (events.slice(events.indexOf(since)).some((event) => ends(event, 'send'))) continue
+    // A process that stood still while its time ran out finds nothing to give back.
+    const overMs = grant.at + LATE * history.setup.ttlMs
+    if (
+      history
+        .of('pause')
+        .some((pause) => pause.process === grant.process && pause.at <= grant.at && pause.untilMs > overMs)
+    )
+      continue
+    if (events.slice(events.indexOf(since)).some((event) => ends(event, 'send') || ends(event, 'issued'))) continue
     // A release that was sent before, and is still on its way, is behind the grant.
     if (events.some((event) => ends(event, 'send') && !last.has(event.id) && !answered.has(event.id))) continue
     const { node, process, owner, at } = grant
@@ -60,8 +77,12 @@ export function cleanUp(history: History): Verdict {
   return { checker, verdict: 'true' }
 }
 
+function isFailed(event: EventOf<Step>): boolean {
+  return event.kind === 'exec' && event.reply[0] instanceof Error
+}
+
 /** A confirmation or a renewal that found nothing of ours. */
-function saysGone(event: EventOf<'send' | 'exec' | 'heard' | 'dropped'>): boolean {
+function saysGone(event: EventOf<Step>): boolean {
   if (event.kind !== 'exec' || !(event.what === 'confirm' || event.what === 'extend')) return false
   const [reply] = event.reply
   return Array.isArray(reply) && reply[0] === 0

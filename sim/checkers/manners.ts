@@ -6,6 +6,8 @@ const USUAL = /^(NOSCRIPT|NOPERM|OOM|WRONGTYPE)/
 /** Servers are sent nothing that they can't take, nothing that harms their other users, a release leaves nothing, an extension makes nothing. */
 export function manners(history: History): Verdict {
   const checker = 'manners'
+  // A person ends a lease on the one name that was looked at.
+  const forced = new Set(history.of('forced').map(({ owner }) => owner))
   for (const { process, node, what, reply, kept, remade, at, owner } of history.of('exec')) {
     const refusal = reply.filter((one) => one instanceof Error).find(({ message }) => !USUAL.test(message))
     const why =
@@ -13,7 +15,7 @@ export function manners(history: History): Verdict {
         ? `${process} sent ${node} a command that it refuses: ${refusal.message}`
         : /^(SCRIPT FLUSH|FLUSH|CONFIG SET)/.test(what)
           ? `${process} sent ${what} to ${node}, which others may use`
-          : kept > 0
+          : kept > 0 && !forced.has(owner)
             ? `a release on ${node} left ${kept} locks of its lease behind`
             : remade === true
               ? `an extension on ${node} put back a lock that was gone`

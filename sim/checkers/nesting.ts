@@ -28,8 +28,8 @@ export function nesting(history: History): Verdict {
   const over = new Set<string>()
   const releasedOn = new Map<string, Set<string>>()
   const quorum = Math.floor(history.setup.nodes / 2) + 1
-  for (const event of history.of('ends', 'signal', 'exec')) {
-    // A lease that is lost ends with its signal; what the call around releases then may still be there on a node.
+  for (const event of history.of('ends', 'signal', 'forced', 'exec')) {
+    // A lease that is lost ends with its signal, one that a person ends with that; what the call around releases then may still be there on a node.
     if (event.kind !== 'exec') over.add(event.owner)
     else {
       const owner = event.what === 'handOver' ? event.former : event.what === 'release' ? event.owner : ''

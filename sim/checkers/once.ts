@@ -11,7 +11,7 @@ function shortest(ms: number): number {
 /**
  * Where a job of `once` has begun, nobody else has the resource before its `atLeast` is over, also if its locks are closed. A
  * job that ends in order has the servers keep the resource for the rest. If its lease was lost, or nobody knows whether the
- * rest was set, the ttl that was granted is certain and nothing else, and that counts from the request.
+ * rest was set, the ttl that was granted is certain and nothing else, and that counts from the request. A person may end it before.
  */
 export function once(history: History): Verdict {
   const checker = 'once'
@@ -20,7 +20,8 @@ export function once(history: History): Verdict {
   for (const { at, process, owner, resource, atLeastMs, ttlMs } of jobs) {
     const isSet = history.of('rests').some((rest) => rest.owner === owner && rest.isSet)
     const askedMs = history.of('send').find((sent) => sent.owner === owner)?.at ?? at
-    const untilMs = Math.min(at + shortest(atLeastMs), isSet ? Infinity : askedMs + shortest(ttlMs))
+    const forcedMs = history.of('forced').find((event) => event.owner === owner)?.at ?? Infinity
+    const untilMs = Math.min(at + shortest(atLeastMs), isSet ? Infinity : askedMs + shortest(ttlMs), forcedMs)
     // A process that stood still when it was granted its lease may find it over.
     const next = history
       .of('holds')

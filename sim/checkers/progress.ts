@@ -4,11 +4,6 @@ import { POOL } from '../plan.ts'
 import { slowest } from './assumptions.ts'
 import { leasesOf } from './leases.ts'
 
-/**
- * A call that waits ends at most this much after its time; one that does not wait, after nine rounds of an election, each with
- * the time of a silent node (a tenth of 4 s), or where there is one node, after that node's time.
- */
-const LATE_MS = { redlock: 5_000, redis: 1_500 }
 /** The least time that a silent node has; where round trips take as long, the two can't be told apart. */
 const NODE_TIME_MS = 100
 /** Where nothing goes wrong, nobody waits longer for something that is free. */
@@ -38,7 +33,7 @@ function hanging(history: History): Wrong | undefined {
       .of('pause')
       .filter((pause) => pause.process === process)
       .reduce((sum, pause) => sum + pause.untilMs - pause.at, 0)
-    const dueMs = at + waitMs / slowest(history, process) + pausedMs + LATE_MS[history.setup.engine]
+    const dueMs = at + waitMs / slowest(history, process) + pausedMs + history.setup.lateMs
     const endedMs = ended.get(call)?.at ?? endMs
     if (endedMs > dueMs)
       return { why: `a call of ${process} that waits ${waitMs} ms took ${Math.round(endedMs - at)} ms`, at: dueMs }

@@ -28,7 +28,12 @@ export function signal(history: History): Verdict {
     let dueMs = Math.max(untilMs, fromMs + WAKE_MS)
     for (const { at, on } of jumps) {
       if (on !== process.split('.')[0] || at < beganMs || at > dueMs) continue
-      dueMs = Math.max(dueMs, at + NAP_MS / slowest(history, process) + WAKE_MS)
+      // Who stands still then, looks when it goes on; one pause may follow the other.
+      let seenMs = at
+      for (const pause of pauses) {
+        if (pause.process === process && pause.at <= seenMs + WAKE_MS) seenMs = Math.max(seenMs, pause.untilMs)
+      }
+      dueMs = Math.max(dueMs, seenMs + NAP_MS / slowest(history, process) + WAKE_MS)
     }
     // One pause may follow the other.
     for (const pause of pauses) {

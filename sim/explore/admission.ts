@@ -94,6 +94,7 @@ class Client {
     const node = new RedisNode(this.#client(plan), 'node', options)
     const other = new Admission(
       clientOf(async (command) => answerOf(peer.run(command))),
+      '',
       SIT_OUT_MS,
       random,
     )

@@ -17,7 +17,7 @@ import type { Step } from './steps.ts'
 import { Views } from './views.ts'
 
 /** Of a client: which numbers it may have asked the nodes to confirm. */
-const ASKED = CLIENT_WORDS
+export const ASKED = CLIENT_WORDS
 
 /** Between a client and a node: whether it was granted, and as sets of numbers its votes and those that were in the way. */
 const LINK = { granted: 0, votes: 1, higher: 2 } as const
@@ -29,15 +29,15 @@ const LINK = { granted: 0, votes: 1, higher: 2 } as const
  * time, and as often as it likes. Everything that a real client does is among that, and so is a request that fails.
  *
  * Nothing is lost by leaving out: a request that is refused (one that never arrives does as much), a client that gives up
- * (one that hears nothing more does as much), a beginning before the first request arrives (a later one is stricter: the
+ * (one that hears nothing more does as much, unless it adopts: then it gives back from there on), a beginning before the first request arrives (a later one is stricter: the
  * token must be above more others).
  */
 export class Loose extends Model {
   readonly #views: Views
 
-  constructor(configuration: Configuration) {
+  constructor(configuration: Configuration, views = new Views(configuration.nodes)) {
     super(configuration, { client: 1, link: 3 })
-    this.#views = new Views(configuration.nodes)
+    this.#views = views
   }
 
   protected override begin(state: State, client: number): void {
@@ -113,6 +113,13 @@ export class Loose extends Model {
         (next) => this.broken(next, client),
       )
     }
+    if (this.configuration.ticket === true) {
+      this.add(
+        () => `c${client} wants no more`,
+        state,
+        (next) => this.end(next, client, 0),
+      )
+    }
   }
 
   protected override forget(next: State, client: number): void {
@@ -161,7 +168,8 @@ export class Loose extends Model {
       const above = asked & ~((2 << next[there + NODE.fence]!) - 1)
       const mayOwn = isOwner || next[linkAt(this.shape, node, client) + LINK.granted] === 0 || next[RUN.duplicates]! > 0
       if (mayOwn) useful |= above
-      if (isOwner && above === 0 && this.mayExpire(next, client)) next[there + NODE.owner] = 0
+      const mayGiveBack = this.configuration.ticket === true && this.phase(next, client) === PHASE.lost
+      if (isOwner && above === 0 && this.mayExpire(next, client) && !mayGiveBack) next[there + NODE.owner] = 0
     }
     next[at + ASKED] = useful
   }

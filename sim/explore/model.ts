@@ -79,6 +79,7 @@ export abstract class Model {
         if (!this.isUp(state, node)) continue
         this.arrivals(state, client, node)
         if (phase === PHASE.won) this.#holds(state, client, node)
+        if (phase === PHASE.lost && this.configuration.ticket === true) this.#givesBack(state, client, node)
       }
       if (phase === PHASE.running) this.hears(state, client)
       if (this.configuration.clocks === 'good' && phase !== PHASE.lost) this.#endOfValidity(state, client)
@@ -220,6 +221,18 @@ export abstract class Model {
         // Who releases does not hold any more.
         if (this.configuration.clocks === 'good') next[at + CLIENT.over] = 1
       },
+    )
+  }
+
+  /** An adoption whose outcome is unknown. */
+  #givesBack(state: State, client: number, node: number): void {
+    if (state[nodeAt(this.shape, node) + NODE.owner] !== client + 1) return
+    const proposal = this.configuration.proposals[client]!
+    this.atNode(
+      () => `c${client} gives back`,
+      state,
+      node,
+      (owner, fence) => this.steps.giveBack({ owner, fence }, client, proposal),
     )
   }
 

@@ -38,7 +38,7 @@ export const PHASE = { idle: 0, running: 1, won: 2, lost: 3 } as const
 
 /** Of a node. */
 export const NODE = { owner: 0, fence: 1, status: 2 } as const
-const NODE_WORDS = 3
+export const NODE_WORDS = 3
 
 export const STATUS = { up: 0, sittingOut: 1 } as const
 

@@ -1,4 +1,4 @@
-import { ACQUIRE, CONFIRM, EXTEND, RELEASE, type Script } from '../../src/engines/redis/scripts.ts'
+import { ACQUIRE, CONFIRM, EXTEND, HAND_OVER, RELEASE, type Script } from '../../src/engines/redis/scripts.ts'
 import { Redis, type Reply } from '../redis.ts'
 
 /** What a node has for the one resource: whose lock it is (0: nobody's, else client + 1), and its counter. */
@@ -55,6 +55,11 @@ export class Steps {
     return this.#step(4, node, client, proposal)
   }
 
+  /** What a hand-over to this client has taken becomes client 0's again. */
+  giveBack(node: NodeState, client: number, proposal: number): Step {
+    return this.#step(5, node, client, proposal)
+  }
+
   #step(kind: number, node: NodeState, client: number, number: number): Step {
     const key = (((kind * 8 + node.owner) * 32 + node.fence) * 8 + client) * 32 + number
     let step = this.#known.get(key)
@@ -89,6 +94,8 @@ export class Steps {
         return call(RELEASE, [name(client), number === 0 ? '0' : text, TTL, '', 'C'])
       case 4:
         return call(this.#acquire, [name(0), name(client), TTL, text, 'over', TTL, '0'])
+      case 5:
+        return call(HAND_OVER, [name(client), name(0), TTL, text, 'over', TTL, '0'])
       default:
         return call(EXTEND, [TTL, '0', '1', name(client), TTL, text])
     }

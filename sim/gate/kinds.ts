@@ -31,7 +31,7 @@ export const KIND_BUGS: readonly Mutation[] = [
   mutation(
     'a node that sits out takes part in an adoption',
     'own',
-    'ticket',
+    'kinds',
     'src/engines/redis/engine.js',
     'return this.#handOver(lease, next, true);',
     'return this.#handOver(lease, next, false);',

@@ -62,4 +62,12 @@ export const LINE_BUGS: readonly Mutation[] = [
     'return { ...grant, owner, since };',
     'return { ...grant, owner, since: instant(this.#plan.clock) };',
   ),
+  mutation(
+    'a claim that is granted after its place was taken over stays',
+    'found by the simulator',
+    'seeds',
+    'src/engines/redis/line-wait.js',
+    'line.isLeftOver = line.isAsked;',
+    '',
+  ),
 ]

@@ -9,7 +9,16 @@ export interface Mutation {
   readonly file: string
   readonly changes: readonly { readonly find: string; readonly replace: string }[]
   /** By what it is to be caught. */
-  readonly by: 'exploration' | 'line' | 'readers' | 'admission' | 'seeds' | 'kinds' | 'ticket'
+  readonly by:
+    | 'exploration'
+    | 'line'
+    | 'readers'
+    | 'admission'
+    | 'seeds'
+    | 'kinds'
+    | 'ioredis'
+    | 'subscriptions'
+    | 'subscriptions of node-redis'
 }
 
 export function mutation(name: string, from: string, by: Mutation['by'], file: string, ...pairs: string[]): Mutation {

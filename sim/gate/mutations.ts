@@ -1,5 +1,7 @@
+import { DRIVER_BUGS } from './drivers.ts'
 import { KIND_BUGS } from './kinds.ts'
 import { LINE_BUGS } from './line.ts'
+import { MOVE_BUGS } from './moves.ts'
 import type { Mutation } from './mutation.ts'
 import { READER_BUGS } from './readers.ts'
 import { UNFIT_VOTERS } from './unfit-voters.ts'
@@ -13,4 +15,6 @@ export const MUTATIONS: readonly Mutation[] = [
   ...LINE_BUGS,
   ...READER_BUGS,
   ...KIND_BUGS,
+  ...MOVE_BUGS,
+  ...DRIVER_BUGS,
 ]

@@ -50,8 +50,8 @@ export const READER_BUGS: readonly Mutation[] = [
     'wrong variant',
     'readers',
     READERS,
-    "redis.pcall('zrem', readers, name) == 1 and not settle(lock, readers) then",
-    "redis.pcall('zrem', readers, name) == 1 and redis.call('del', lock) == 1 then",
+    'if gone == 1 and not settle(lock, readers) then',
+    "if gone == 1 and redis.call('del', lock) == 1 then",
   ),
   mutation(
     'a reader joins although a writer is in line before it',

@@ -1,6 +1,6 @@
 import { mutation, type Mutation } from './mutation.ts'
 
-const ENGINE = 'src/engines/redis/engine.js'
+const ELECTIONS = 'src/engines/redis/elections.js'
 const CLEANUP = 'src/engines/redis/cleanup.js'
 const ELECTION = 'src/engines/redis/election.js'
 const NODE = 'src/engines/redis/node.js'
@@ -75,31 +75,31 @@ export const UNTIDY: readonly Mutation[] = [
     'peers 6, 20',
     'seeds',
     CLEANUP,
-    'for (const index of election.doubtful())\n            this.undo(index, keys, owner, quiet);',
+    'for (const index of election.doubtful())\n            undo(index).catch(() => undefined);',
     '',
   ),
   mutation(
     'late grants of a lost attempt stay',
     'peers 6, 20',
     'seeds',
-    ENGINE,
-    'if (election.isLost)\n                    this.#cleanup.undo(index, keys, owner, quiet);',
+    ELECTIONS,
+    'if (election.isLost)\n                    undo(index).catch(() => undefined);',
     'if (election.isLost)\n                    return;',
   ),
   mutation(
     'grants that come after the release stay',
     'peers 20, 21',
     'seeds',
-    ENGINE,
-    'else if (requests.over)\n                    this.#cleanup.lateGrant(requests, index, keys, owner);',
+    ELECTIONS,
+    'else if (requests.over)\n                    cleanup.lateGrant(requests, index, keys, owner);',
     '',
   ),
   mutation(
     'a partial attempt is left behind',
     'peers 2',
     'seeds',
-    ENGINE,
-    'void this.#cleanup.withdraw(election, keys, owner, quiet).then(() => end.decided(undefined, election));',
+    ELECTIONS,
+    'void cleanup.withdraw(election, undo).then(() => end.decided(undefined, election));',
     'end.decided(undefined, election);',
   ),
   mutation('what a cancelled caller wins is kept', 'peers 12', 'seeds', WAITER, 'holdings.giveBack(acquisition);', ''),
@@ -117,8 +117,8 @@ export const UNTIDY: readonly Mutation[] = [
     'peers 22',
     'seeds',
     NODE,
-    'const isUnknown = !byText && isNoScript(error);',
-    'const isUnknown = false;',
+    'if (byText || !isNoScript(error))',
+    'if (true)',
   ),
   mutation(
     'no deadline for silent nodes',

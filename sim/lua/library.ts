@@ -10,11 +10,17 @@ import {
   type LuaFunction,
 } from './values.ts'
 
+const regulars = new Map<string, RegExp>()
+
 /** Of Lua's patterns, those with classes for digits and words or anything at all, and with at most two captures. */
 function regular(pattern: string): RegExp {
+  const known = regulars.get(pattern)
+  if (known !== undefined) return known
   if (!/^\^?([\w: ]|\((-\?)?%[wd]\+\)|%[wd]\+|\(\.\+\))+\$?$/.test(pattern))
     throw new SyntaxError(`Lua: the pattern '${pattern}' is not supported here`)
-  return new RegExp(pattern.replaceAll('%w', '[A-Za-z0-9]').replaceAll('%d', '[0-9]'), 's')
+  const made = new RegExp(pattern.replaceAll('%w', '[A-Za-z0-9]').replaceAll('%d', '[0-9]'), 's')
+  regulars.set(pattern, made)
+  return made
 }
 
 /** What scripts find without asking for it, besides `redis`. */

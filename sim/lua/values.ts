@@ -13,7 +13,7 @@ export class LuaError extends Error {
 
 export function luaArray(items: readonly LuaValue[]): LuaTable {
   const table = new LuaTable()
-  for (const [index, item] of items.entries()) if (item !== undefined) table.set(index + 1, item)
+  for (let at = 0; at < items.length; at++) if (items[at] !== undefined) table.set(at + 1, items[at])
   return table
 }
 
@@ -33,7 +33,8 @@ export function numberOrThrow(value: LuaValue): number {
 
 export function toNumber(value: LuaValue): number | undefined {
   if (typeof value === 'number') return value
-  if (typeof value !== 'string' || !/^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$/.test(value)) return undefined
+  if (typeof value !== 'string') return undefined
+  if (!/^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$/.test(value)) return undefined
   return Number(value)
 }
 

@@ -111,8 +111,7 @@ const failover: Scenario = {
   without: UNGUARDED,
   remedy: GUARDED,
   play(remedied, faults) {
-    const plan = quiet({ nodes: 1 })
-    const stage = new Stage({ ...plan, nodes: plan.nodes.map((node) => ({ ...node, replicaLagMs: 100 })) }, faults)
+    const stage = new Stage(quiet({ nodes: 1 }), faults)
     const fail = (): void => {
       stage.note(0, 'n0 dies, and its replica takes over, 100 ms behind')
       stage.world.servers[0]!.failOver()

@@ -99,7 +99,7 @@ const restoredCopy: Scenario = {
   without: TRUSTS,
   remedy: "restart: 'auto': it was last used too long ago, by its own stamp, and sits out",
   async play(remedied, faults) {
-    const always = { rate: 1, aheadMs: 0, persistence: 'always' } as const
+    const always = { rate: 1, aheadMs: 0, persistence: 'always', replicaLagMs: 100 } as const
     const plan = quiet({ restart: remedied ? 'auto' : 'trust', ttlMs: 1000 })
     const stage = new Stage({ ...plan, nodes: [always, always, always] }, faults)
     stage.start(0, 1, () => use(stage, 1))

@@ -1,6 +1,6 @@
 import { sleep } from '../../src/clock.ts'
 import type { Lease } from '../../src/lease.ts'
-import type { SimClient } from '../client.ts'
+import type { RedisClient } from '../../src/engines/redis/client.ts'
 import type { History } from '../history.ts'
 import type { Fault } from '../nemesis.ts'
 import type { Plan } from '../plan.ts'
@@ -17,7 +17,8 @@ export function quiet(
   return {
     seed: 'scenario',
     engine: nodes === 1 ? 'redis' : 'redlock',
-    nodes: Array.from({ length: nodes }, () => ({ rate: 1, aheadMs: 0, persistence: 'none' })),
+    // A replica is there, for those who fail over to it.
+    nodes: Array.from({ length: nodes }, () => ({ rate: 1, aheadMs: 0, persistence: 'none', replicaLagMs: 100 })),
     processes: Array.from({ length: processes }, () => ({
       rate: 1,
       aheadMs: 0,
@@ -62,8 +63,8 @@ export class Stage {
     return this.world.workloads[index]!.process
   }
 
-  client(process: number, node: number): SimClient {
-    return this.world.everyone[process]!.clients[node]!
+  client(process: number, node: number): RedisClient {
+    return this.world.everyone[process]!.clients[node]!.redis
   }
 
   /** Something happens at that time. */
@@ -108,7 +109,7 @@ export class Stage {
   /** Adds one to the counter: reads, works for a while, looks whether the lease is held, and writes. */
   async count(
     process: number,
-    lease: Lease,
+    lease: Pick<Lease, 'owner' | 'token' | 'held'>,
     store: StoreKind,
     workMs: number,
     beforeWrite: () => void = () => undefined,

@@ -39,6 +39,16 @@ test.concurrent('a clock-shifted postgres tells the shifted time', async ({ skip
   expect(seconds - Date.now() / 1000).toBeGreaterThan(3_590)
 })
 
+test.concurrent('the clock of a postgres stands still until it is set', async ({ skip }) => {
+  skip(!isAvailable('clock-shift'), 'no C compiler, so no library that shifts clocks')
+  await using server = await startPostgres({ clockShift: true })
+  const shown = (): Promise<string> => server.sql('SELECT extract(epoch FROM clock_timestamp())')
+  server.stopClock(1_700_000_000_000)
+  expect([await shown(), await shown()]).toEqual(['1700000000.000000', '1700000000.000000'])
+  server.stopClock(1_700_000_005_000.5)
+  expect(await shown()).toBe('1700000005.000500')
+})
+
 test.concurrent('mariadb keeps committed rows across a crash and loses them when restarted empty', async () => {
   await using server = await startMariadb()
   await server.sql('CREATE TABLE t (a int); INSERT INTO t VALUES (1), (2)')

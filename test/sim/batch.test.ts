@@ -1,9 +1,11 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { keptProgress, runSeeds, type Progress } from '../../sim/batch.ts'
+import { codeCoverage, faultCoverage } from '../../sim/coverage.ts'
+import { MUTATIONS } from '../../sim/gate/mutations.ts'
 import { until } from '../../harness/until.ts'
 import { buildSimulator, node } from './build.ts'
 
@@ -42,4 +44,32 @@ test('a batch that was killed goes on where it was, and loses and repeats nothin
   expect(second.totals).toEqual(await runSeeds(FIRST, second.next - FIRST))
   const { stdout } = await node(path.join(folder, 'sim/main.js'), '--totals')
   expect(stdout).toContain(`seeds ${FIRST} to ${second.next - 1}, commit `)
+})
+
+test('a night ends at the first finding, tells its story, and tells it again when it is begun once more', async () => {
+  const { file, changes } = MUTATIONS.find(({ name }) => name === 'an effect does not look whether it has happened')!
+  const broken = path.join(folder, file)
+  const text = readFileSync(broken, 'utf8')
+  writeFileSync(broken, text.replace(changes[0]!.find, changes[0]!.replace))
+  const night = async (...args: string[]): Promise<string> => {
+    const failure = node(path.join(folder, 'sim/main.js'), '--night', '--seed', '20001', ...args).then(() => undefined)
+    const { code, stdout } = (await failure.catch((error: unknown) => error)) as { code: number; stdout: string }
+    expect(code).toBe(1)
+    return stdout
+  }
+  const first = await night('--for', '5m')
+  writeFileSync(broken, text)
+  const seed = /^failed: (\d+)/m.exec(first)?.[1]
+  expect(first).toMatch(new RegExp(`seed ${seed}, commit .*: effects is false`))
+  expect(first).toContain('shortened from')
+  expect(first).toMatch(/^pairs of kinds in one run: \d+ of \d+$/m)
+  // Also when nothing is left to do.
+  const again = await night('--for', '0s')
+  expect(again).toContain(`failed: ${seed}`)
+}, 300_000)
+
+test('which code has run is told, and which faults have met', async () => {
+  const { result, text } = await codeCoverage(() => runSeeds(30_001, 5))
+  expect(text).toMatch(/^code of the library that is loaded: [1-9]\d*\.\d % of \d+ files has run/)
+  expect(faultCoverage(result)).toMatch(/^faults in 5 seeds: [1-9]\d* of \d+ kinds/)
 })

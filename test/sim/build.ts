@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { mkdtempSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { promisify } from 'node:util'
@@ -10,6 +10,7 @@ const ROOT = path.resolve(import.meta.dirname, '../..')
 export async function buildSimulator(): Promise<string> {
   const folder = mkdtempSync(path.join(tmpdir(), 'ringfence-sim-'))
   writeFileSync(path.join(folder, 'package.json'), '{ "type": "module" }')
+  symlinkSync(path.join(ROOT, 'node_modules'), path.join(folder, 'node_modules'))
   await node(path.join(ROOT, 'node_modules/typescript/bin/tsc'), '-p', 'tsconfig.sim.json', '--outDir', folder)
   return folder
 }

@@ -1,97 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import { check } from '../../sim/checkers/all.ts'
-import { History, type HistoryEvent, type Verdict } from '../../sim/history.ts'
+import type { HistoryEvent, Verdict } from '../../sim/history.ts'
 import { ServerError } from '../../sim/redis.ts'
-
-/** A history as it might be, with what a test adds; without that, every checker is content or has nothing to say. */
-function history(...events: HistoryEvent[]): History {
-  return historyOf({}, ...events)
-}
-
-function historyOf(setup: Partial<History['setup']>, ...events: HistoryEvent[]): History {
-  const made = new History()
-  made.add({
-    at: 0,
-    kind: 'setup',
-    engine: 'redlock',
-    nodes: 3,
-    resources: ['a'],
-    ttlMs: 1000,
-    maxTtlMs: 1000,
-    drift: 0.01,
-    sitOutMs: 7000,
-    faultless: false,
-    quickMs: 50,
-    apartMs: 0,
-    drifting: false,
-    leftFrozen: false,
-    restart: 'auto',
-    unlike: '',
-    permits: 0,
-    ...setup,
-  })
-  const last: HistoryEvent[] = [
-    {
-      at: 9000,
-      kind: 'call',
-      process: 'p9',
-      call: 900,
-      resources: ['a'],
-      waitMs: 100,
-      turn: 'first',
-      isBounded: false,
-    },
-    { at: 9010, kind: 'return', process: 'p9', call: 900, outcome: 'granted' },
-    { at: 10_000, kind: 'closed', process: 'p9', timers: 0, subscriptions: 0, pending: 0 },
-  ]
-  for (const event of [...events, ...last].sort((a, b) => a.at - b.at)) made.add(event)
-  return made
-}
-
-function verdictOf(checker: string, made: History): Verdict {
-  return check(made).find((verdict) => verdict.checker === checker)!
-}
-
-function lease(
-  process: string,
-  owner: string,
-  token: number,
-  from: number,
-  to: number,
-  began = from - 5,
-): HistoryEvent[] {
-  return [
-    { at: began, kind: 'attempt', process, owner },
-    { at: from, kind: 'holds', process, call: 1, owner, token, resources: ['a'], untilMs: to },
-  ]
-}
-
-function reader(...args: Parameters<typeof lease>): HistoryEvent[] {
-  return lease(...args).map((event) => (event.kind === 'holds' ? { ...event, shared: true as const } : event))
-}
-
-function ends(process: string, owner: string, at: number, why = 'released'): HistoryEvent {
-  return { at, kind: 'ends', process, owner, token: 0, why }
-}
-
-function fault(at: number, name: string, details: object = {}, ms = 0): HistoryEvent {
-  return { at, kind: 'fault', name, on: 'n1', text: JSON.stringify(details), ms }
-}
-
-function access(kind: 'read' | 'write', at: number, token: number, base: number, value: number): HistoryEvent {
-  return {
-    at,
-    kind,
-    process: `p${token}`,
-    owner: `o${token}`,
-    token,
-    store: 'guarded',
-    resource: 'a',
-    base,
-    value,
-    accepted: true,
-  }
-}
+import { access, ends, fault, history, historyOf, lease, reader, verdictOf } from './histories.ts'
 
 const late = (at: number): HistoryEvent[] => [
   ...lease('p0', 'x', 1, 100, 1100),
@@ -160,8 +71,27 @@ describe('exclusion', () => {
     ['failover', {}, 0],
     ['drift', { rate: 1.2 }, 0],
   ])('is unknown after %s, and false when that came later', (name, details, ms) => {
-    expect(verdictOf('exclusion', history(...both, fault(50, name, details, ms)))).toMatchObject({ verdict: 'unknown' })
+    expect(verdictOf('exclusion', history(...both, fault(150, name, details, ms)))).toMatchObject({
+      verdict: 'unknown',
+    })
     expect(verdictOf('exclusion', history(...both, fault(450, name, details, ms)))).toMatchObject({ verdict: 'false' })
+  })
+
+  test.each([
+    ['flushall', {}],
+    ['evict', { key: 'a' }],
+    ['failover', {}],
+    ['restore', { copyMs: 6000 }],
+  ])('is not excused by %s before both of them began, nor if another two overlap that did', (name, details) => {
+    expect(verdictOf('exclusion', history(...both, fault(50, name, details)))).toMatchObject({ verdict: 'false' })
+    const others = [...lease('p0', 'v', 3, 2000, 3000), ...lease('p1', 'w', 4, 2500, 3500)]
+    const made = history(...both, fault(150, name, details), ...others)
+    expect(verdictOf('exclusion', made)).toMatchObject({ verdict: 'false', owners: ['v', 'w'] })
+  })
+
+  test('is not excused by a counter that is lost', () => {
+    const lost = fault(150, 'evict', { key: 'ringfence:fence:{a}' })
+    expect(verdictOf('exclusion', history(...both, lost))).toMatchObject({ verdict: 'false' })
   })
 
   test('is not excused by a clock that is set back, a pause, or a node that forgets and sits out', () => {
@@ -178,7 +108,7 @@ describe('exclusion', () => {
   })
 
   test('is unknown after a copy that is younger than a node sits out, or with clients that are unlike', () => {
-    const copy = fault(50, 'restore', { copyMs: 6000 })
+    const copy = fault(150, 'restore', { copyMs: 6000 })
     expect(verdictOf('exclusion', history(...both, copy))).toMatchObject({ verdict: 'unknown' })
     const made = historyOf({ unlike: 'p0 had another list of nodes than the others' }, ...both)
     expect(verdictOf('exclusion', made)).toMatchObject({ verdict: 'unknown' })
@@ -252,6 +182,20 @@ describe('tokens', () => {
     expect(verdictOf('tokens', history(...lower, fault(200, 'jump', {}, 5000)))).toMatchObject({ verdict: 'false' })
     const forgot = [fault(200, 'crash', { memory: 'none' }), fault(210, 'jump', {}, -5000)]
     expect(verdictOf('tokens', history(...lower, ...forgot))).toMatchObject({ verdict: 'unknown' })
+  })
+
+  test('are not excused by a counter that was lost so long ago that numbers have grown beyond it since', () => {
+    const lost = fault(200, 'flushall')
+    expect(verdictOf('tokens', history(...first, lost, ...lease('p1', 'y', 6, 4000, 4500)))).toMatchObject({
+      verdict: 'unknown',
+    })
+    expect(verdictOf('tokens', history(...first, lost, ...lease('p1', 'y', 6, 4300, 4800)))).toMatchObject({
+      verdict: 'false',
+    })
+    const odd = fault(100, 'jump', {}, -500)
+    expect(verdictOf('tokens', history(...first, odd, lost, ...lease('p1', 'y', 6, 4300, 4800)))).toMatchObject({
+      verdict: 'unknown',
+    })
   })
 })
 
@@ -492,6 +436,17 @@ const adopted = (at: number, process: string, token: number): HistoryEvent => ({
   formerToken: 1,
 })
 
+const until = (untilMs: number): HistoryEvent => ({
+  at: 350,
+  kind: 'until',
+  process: 'p0',
+  owner: 'o1',
+  token: 1,
+  untilMs,
+})
+
+const forced = (at: number): HistoryEvent => ({ at, kind: 'forced', process: 'p2', owner: 'o1' })
+
 const nested = (outcome: 'joined' | 'own' | 'refused', inner: number, isHeld = true): HistoryEvent => ({
   at: 120,
   kind: 'nested',
@@ -560,6 +515,22 @@ describe('the other kinds of locks', () => {
     expect(verdict('adoption', adopted(300, 'p1', 2))).toBe('false')
     expect(verdict('adoption', moved, ...lease('p2', 'o2', 2, 250, 260), adopted(300, 'p1', 3))).toBe('false')
     expect(verdict('adoption')).toBe('unknown')
+  })
+
+  test('adoption of a lease whose holder goes on: it is not renewed there any more', () => {
+    const offered: HistoryEvent = { at: 150, kind: 'offered', process: 'p0', owner: 'o1' }
+    expect(verdict('adoption', offered, adopted(300, 'p1', 2))).toBe('true')
+    expect(verdict('adoption', offered, adopted(300, 'p1', 2), until(1290))).toBe('true')
+    expect(verdict('adoption', offered, adopted(300, 'p1', 2), until(1400))).toBe('false')
+    expect(verdict('adoption', offered, ...lease('p2', 'o2', 2, 250, 260), adopted(300, 'p1', 3))).toBe('false')
+  })
+
+  test('exclusion: what was adopted, or ended by a person, is its holder’s no more, though that learns it later', () => {
+    const before = [...lease('p0', 'o1', 1, 100, 1100), ...lease('p1', 'p1-owner', 2, 300, 1300)]
+    expect(verdict('exclusion', ...before)).toBe('false')
+    expect(verdict('exclusion', ...before, adopted(300, 'p1', 2))).toBe('true')
+    expect(verdict('exclusion', ...before, forced(200))).toBe('true')
+    expect(verdict('exclusion', ...before, forced(400))).toBe('false')
   })
 
   test('nesting: the lease around a call is joined with its token, and released by nobody but its own call', () => {

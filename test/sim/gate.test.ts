@@ -1,7 +1,9 @@
 import { readFileSync, rmSync } from 'node:fs'
 import path from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { CORPUS } from '../../sim/corpus.ts'
 import { MUTATIONS } from '../../sim/gate/mutations.ts'
+import { pageWithTable } from '../../sim/gate/results.ts'
 import { buildSimulator, node } from './build.ts'
 
 let folder: string
@@ -15,6 +17,11 @@ describe('the gate', () => {
   test('has at least 25 mutations, each with a name of its own', () => {
     expect(MUTATIONS.length).toBeGreaterThanOrEqual(25)
     expect(new Set(MUTATIONS.map(({ name }) => name)).size).toBe(MUTATIONS.length)
+  })
+
+  test('has the table in docs/testing/gate.md that its kept results make, with a row for each of them', () => {
+    const page = readFileSync(path.join(import.meta.dirname, '../../docs/testing/gate.md'), 'utf8')
+    expect(page, 'write it with: npm run sim:gate -- --keep').toBe(pageWithTable())
   })
 
   test.each(MUTATIONS.map((mutation) => [mutation.name, mutation] as const))(
@@ -33,10 +40,8 @@ describe('the gate', () => {
     'highest grant',
     'says yes above its number',
     'one owner',
-    'restarted votes at once',
     'release deletes',
-    'a partial attempt',
-    'one permit more',
+    'node-redis forgets a channel',
     'goes on where it was',
     'joined a lease',
     'whether it has happened',
@@ -51,5 +56,11 @@ describe('the gate', () => {
       '150',
     )
     expect(stdout).toMatch(/1 of 1 caught/)
+  })
+
+  test('catches each bug that the corpus names by a seed of the corpus', { timeout: 300_000 }, async () => {
+    const named = new Set(CORPUS.flatMap(({ bug = [] }) => bug))
+    const { stdout } = await node(path.join(folder, 'sim/gate/main.js'), '--corpus', '--jobs', '1')
+    expect(stdout).toContain(`${named.size} of ${named.size} caught`)
   })
 })

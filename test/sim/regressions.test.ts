@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { check, failed } from '../../sim/checkers/all.ts'
-import { drawKinds, drawLeases, drawUsual } from '../../sim/plan.ts'
+import { CORPUS, planOf } from '../../sim/corpus.ts'
+import { MUTATIONS } from '../../sim/gate/mutations.ts'
 import { run } from '../../sim/run.ts'
 import { cut, quiet, Stage } from '../../sim/scenarios/stage.ts'
 
@@ -91,41 +92,19 @@ test.each([
   },
 )
 
-test.each([
-  [1591, true, 'an extension in the last millisecond of a lease put the signal off'],
-  [2777, true, 'a script that had to be loaded first was sent again after the release, and what it was granted stayed'],
-  [3408, true, 'the same, after a partition'],
-  [8158, true, 'an answer that came after close() set a timer for what it led to'],
-  [12_056, false, 'a grant in the same moment as the refusal that decided an election stayed'],
-])('seed %d (all observe: %s): %s', async (seed, observes) => {
-  const plan = drawUsual(seed)
-  const processes = plan.processes.map((one) => (observes ? { ...one, observes } : one))
-  const { verdicts } = await run({ ...plan, processes })
+test.each(CORPUS.map((find) => [find.seed, find.found, find] as const))('seed %d: %s', async (_seed, _found, find) => {
+  const plan = planOf(find)
+  const kinds = plan.faults.map(({ kind }) => kind)
+  expect(find.needs.length).toBeGreaterThan(0)
+  expect(kinds).toEqual(expect.arrayContaining([...find.needs]))
+  const { world, verdicts } = await run(plan)
+  expect(world.history.of('holds').length).toBeGreaterThan(10)
   expect(failed(verdicts)).toEqual([])
 })
 
-test.each([
-  [364, 'a job of once was let go of early when the clock of its process was set ahead'],
-  [58, 'locks that were closed between a grant and its admission admitted it'],
-  [83, 'a rolling restart was taken for a new deployment'],
-  [57, 'an empty server in the place of a node voted at once, because it had been up for long'],
-  [298, 'a node that was restored from an old copy voted at once'],
-  [8, 'a release stopped at the first message that it was not permitted to send'],
-  [2748, 'what a claim was granted before two others were lost stayed on its node'],
-])('seed %d: %s', async (seed) => {
-  const { verdicts } = await run(drawLeases(seed))
-  expect(failed(verdicts)).toEqual([])
-})
-
-test.each([
-  [5672, 'a ticket was adopted again on nodes that had forgotten that it was used'],
-  [5824, 'not a bug: a place whose end was told by lost messages was offered the lock'],
-])('seed %d with other kinds of locks: %s', async (seed) => {
-  const { verdicts } = await run(drawKinds(seed))
-  expect(failed(verdicts)).toEqual([])
-})
-
-test('a claim of a reader that came after another owner had taken over its place stayed on its node', async () => {
-  const { verdicts } = await run({ ...drawLeases(32_122), readers: 0.9 })
-  expect(failed(verdicts)).toEqual([])
+test('every bug that the corpus names is in the gate', () => {
+  const known = MUTATIONS.map(({ name }) => name)
+  const named = CORPUS.flatMap(({ bug }) => (bug === undefined ? [] : [bug]))
+  expect(named).toHaveLength(5)
+  expect(known).toEqual(expect.arrayContaining(named))
 })

@@ -15,6 +15,7 @@ export function thousandSeeds(first: number): void {
       expect(totals.seeds).toBe(PART)
       // A simulation in which nothing happens proves nothing.
       expect(totals.sections).toBeGreaterThan(10 * PART)
+      expect(totals.withDriver).toBeGreaterThan(PART / 50)
       expect(totals.shared).toBeGreaterThan(2 * PART)
       expect(Object.values(totals.kinds).every((count) => count > PART / 10)).toBe(true)
       expect(Object.keys(totals.faults).length).toBeGreaterThan(12)

@@ -1,5 +1,7 @@
 import { expect, test } from 'vitest'
 import type { Connection } from '../../sim/network.ts'
+import { REAL_DRIVERS } from '../../sim/plan.ts'
+import { overSockets } from '../../sim/sockets/run.ts'
 import { SubscriptionsRun, type SubscriptionsOutcome } from '../../sim/subscriptions.ts'
 import { quiet, Stage } from '../../sim/scenarios/stage.ts'
 
@@ -7,7 +9,7 @@ const SEEDS = 300
 
 async function outcomes(proves: boolean): Promise<SubscriptionsOutcome[]> {
   const all: SubscriptionsOutcome[] = []
-  for (let seed = 1; seed <= SEEDS; seed++) all.push(await new SubscriptionsRun(seed, proves).run())
+  for (let seed = 1; seed <= SEEDS; seed++) all.push(await new SubscriptionsRun(seed, { proves }).run())
   return all
 }
 
@@ -18,6 +20,23 @@ test('whatever happens to subscriber connections, every message is heard, or a g
   expect(all.reduce((sum, { heard }) => sum + heard, 0)).toBeGreaterThan(20 * SEEDS)
   expect(all.reduce((sum, { gaps }) => sum + gaps, 0)).toBeGreaterThan(SEEDS)
 }, 120_000)
+
+test.each(REAL_DRIVERS)(
+  'the same of the subscriber connections of %s itself, over simulated sockets',
+  async (driver) => {
+    const seeds = Array.from({ length: 15 }, (_, index) => index + 1)
+    let [heard, gaps] = [0, 0]
+    for (const seed of seeds) {
+      const outcome = await overSockets(driver, (wire) => new SubscriptionsRun(seed, { wire }).run())
+      expect(outcome.wrong, `seed ${seed}`).toEqual([])
+      heard += outcome.heard
+      gaps += outcome.gaps
+    }
+    expect(heard).toBeGreaterThan(20 * seeds.length)
+    expect(gaps).toBeGreaterThan(seeds.length)
+  },
+  120_000,
+)
 
 test('connections that nobody looks after would be found', async () => {
   expect((await outcomes(false)).flatMap(({ wrong }) => wrong)).toContainEqual(

@@ -1,4 +1,5 @@
 import { exploreAll, type Explored, type Limits } from '../explore.ts'
+import type { Sized } from '../size.ts'
 import { LineModel } from './model.ts'
 import { LineFingerprint, type LineConfiguration } from './state.ts'
 
@@ -22,14 +23,15 @@ const plain: LineConfiguration = {
 const SWAP = { owners: 2 } as const
 const ALONE = { ...plain, ...SWAP, waiters: 1 }
 const LARGE = { calmEvery: 16, size: 'large' } as const
+const UNFINISHED = { ...LARGE, size: 'unfinished' } as const
 
 export function exploreLine(configuration: LineConfiguration, limits: Limits = {}): Explored {
   const model = new LineModel(configuration)
   return exploreAll(model, new LineFingerprint(model.shape), limits)
 }
 
-/** A lock that is held, and its line. The small ones take seconds. */
-export const LINES: Readonly<Record<string, LineConfiguration & { readonly size: 'small' | 'large' }>> = {
+/** A lock that is held, and its line. */
+export const LINES: Readonly<Record<string, LineConfiguration & Sized>> = {
   'a line of two': { ...plain, size: 'small' },
   'a line of two that forms': { ...plain, inLine: false, size: 'small' },
   'a line of two, a repeated command': { ...plain, duplicates: 1, size: 'small' },
@@ -50,15 +52,15 @@ export const LINES: Readonly<Record<string, LineConfiguration & { readonly size:
     lates: 1,
     expiries: 2,
     crashes: 1,
-    ...LARGE,
+    ...UNFINISHED,
   },
   'a line of one, a lost claim, two expiries, a crash': { ...ALONE, expiries: 2, crashes: 1, ...LARGE },
   'a line of two, lost claims': { ...plain, ...SWAP, ...LARGE },
-  'a line of two, lost claims, a repeated command': { ...plain, ...SWAP, duplicates: 1, ...LARGE },
-  'a line of two, lost claims, a late command': { ...plain, ...SWAP, lates: 1, ...LARGE },
-  'a line of two, lost claims, two expiries': { ...plain, ...SWAP, expiries: 2, ...LARGE },
-  'a line of two, lost claims, a crash': { ...plain, ...SWAP, crashes: 1, ...LARGE },
-  'a line of three that forms': { ...plain, waiters: 3, inLine: false, ...LARGE },
+  'a line of two, lost claims, a repeated command': { ...plain, ...SWAP, duplicates: 1, ...UNFINISHED },
+  'a line of two, lost claims, a late command': { ...plain, ...SWAP, lates: 1, ...UNFINISHED },
+  'a line of two, lost claims, two expiries': { ...plain, ...SWAP, expiries: 2, ...UNFINISHED },
+  'a line of two, lost claims, a crash': { ...plain, ...SWAP, crashes: 1, ...UNFINISHED },
+  'a line of three that forms': { ...plain, waiters: 3, inLine: false, ...UNFINISHED },
 }
 
 /** Nobody holds the lock, and these come by, each without standing in line. */
@@ -86,17 +88,19 @@ function readersIn(kinds: string): number[] {
 const ANY = { clocks: 'any', expiries: 2 } as const
 
 /** Shared leases: `w` is a writer, `r` a reader. */
-export const SHARED_LINES: Readonly<Record<string, LineConfiguration & { readonly size: 'small' | 'large' }>> = {
+export const SHARED_LINES: Readonly<Record<string, LineConfiguration & Sized>> = {
   'w and r come by': { ...comeBy('wr'), size: 'small' },
   'w and r come by, a repeated command, two expiries': {
     ...comeBy('wr', { duplicates: 1, expiries: 2 }),
     size: 'small',
   },
   'w and r come by, a crash': { ...comeBy('wr', { crashes: 1 }), size: 'small' },
-  'w and r come by, any clocks, a repeated command': {
-    ...comeBy('wr', { ...ANY, duplicates: 1, calmEvery: 16 }),
-    size: 'small',
-  },
+  'w and r come by, any clocks': { ...comeBy('wr', { ...ANY, calmEvery: 16 }), size: 'small' },
+  'w and r come by, any clocks, a repeated command': { ...comeBy('wr', { ...ANY, duplicates: 1 }), ...LARGE },
+  'w and r come by, five nodes': { ...comeBy('wr', { nodes: 5 }), size: 'small' },
+  'r holds, w and r in line, five nodes': { ...inLine('rwr', { nodes: 5 }), ...LARGE },
+  'w and r come by, five nodes, a crash': { ...comeBy('wr', { nodes: 5, crashes: 1 }), ...LARGE },
+  'w and r come by, five nodes, a repeated command': { ...comeBy('wr', { nodes: 5, duplicates: 1 }), ...LARGE },
   'w, r and r come by': { ...comeBy('wrr'), ...LARGE },
   'w, w and r come by': { ...comeBy('wwr'), ...LARGE },
   'w holds, r and r in line': { ...inLine('wrr'), size: 'small' },
@@ -109,12 +113,12 @@ export const SHARED_LINES: Readonly<Record<string, LineConfiguration & { readonl
     ...inLine('rr', { ...SWAP, duplicates: 1, lates: 1 }),
     ...LARGE,
   },
-  'w, r and r come by, two expiries': { ...comeBy('wrr', { expiries: 2 }), ...LARGE },
-  'w, r and r come by, any clocks': { ...comeBy('wrr', ANY), ...LARGE },
+  'w, r and r come by, two expiries': { ...comeBy('wrr', { expiries: 2 }), ...UNFINISHED },
+  'w, r and r come by, any clocks': { ...comeBy('wrr', ANY), ...UNFINISHED },
   'w, r and r come by, a repeated command': { ...comeBy('wrr', { duplicates: 1 }), ...LARGE },
-  'w, w and r come by, two expiries': { ...comeBy('wwr', { expiries: 2 }), ...LARGE },
-  'w, w and r come by, any clocks': { ...comeBy('wwr', ANY), ...LARGE },
-  'w, w and r come by, a crash': { ...comeBy('wwr', { crashes: 1 }), ...LARGE },
+  'w, w and r come by, two expiries': { ...comeBy('wwr', { expiries: 2 }), ...UNFINISHED },
+  'w, w and r come by, any clocks': { ...comeBy('wwr', ANY), ...UNFINISHED },
+  'w, w and r come by, a crash': { ...comeBy('wwr', { crashes: 1 }), ...UNFINISHED },
   'r holds, w and r in line, a repeated and a late command': {
     ...inLine('rwr', { duplicates: 1, lates: 1 }),
     ...LARGE,

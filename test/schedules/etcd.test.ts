@@ -1,0 +1,4 @@
+import { etcdTarget } from '../../schedules/targets/etcd.ts'
+import { playSchedules } from './schedules.ts'
+
+playSchedules(etcdTarget)

@@ -1,0 +1,4 @@
+import { postgresTarget } from '../../schedules/targets/postgres.ts'
+import { playSchedules } from './schedules.ts'
+
+playSchedules(postgresTarget)

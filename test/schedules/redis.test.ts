@@ -1,0 +1,4 @@
+import { redisTarget } from '../../schedules/targets/redis.ts'
+import { playSchedules } from './schedules.ts'
+
+playSchedules(redisTarget)
