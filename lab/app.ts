@@ -1,39 +1,49 @@
-import { timeline, type Line } from '../sim/timeline.ts'
-import { addressOf, FAULTS, sceneOf, type Action, type Scene } from './address.ts'
-import { clockTime, Picture } from './draw.ts'
-import { hashOf, play, SCENES, until, verdicts, type Run } from './play.ts'
+import { action, drawActions, type Kind } from './actions.ts'
+import { addressOf, playsItself, reading, sceneOf, type Scene } from './address.ts'
+import { Picture } from './draw.ts'
+import { by, item, made } from './page.ts'
+import {
+  markScene,
+  markStep,
+  nemesis,
+  showDone,
+  showOutcome,
+  showRemedies,
+  showScenes,
+  showStory,
+  showUnknown,
+  showVerdicts,
+} from './panels.ts'
+import { hashOf, play, type Run } from './play.ts'
 import { Scale } from './scale.ts'
-import { ACTIONS, meaningOf, PROMISES, sentenceOf } from './words.ts'
+import { clockTime, named, shortName, story, type Step } from './tell.ts'
 
-/** Places of the picture that go by in a second. */
-const PACE = 9
+/** Places of the picture that go by in a second; more of them where a scene is long. */
+const PACE = 8
+const LONGEST_S = 45
 
-// eslint-disable-next-line typescript/no-unnecessary-type-parameters -- the page has it, and of that kind
-function by<T extends HTMLElement>(id: string): T {
-  return document.getElementById(id) as T
-}
+/** The clock and the slider move this often while it plays. To lay them out in every frame takes as long as to draw the picture. */
+const TOLD_EVERY_MS = 100
 
-function made<K extends keyof HTMLElementTagNameMap>(
-  tag: K,
-  text = '',
-  more: Partial<HTMLElementTagNameMap[K]> = {},
-): HTMLElementTagNameMap[K] {
-  return Object.assign(document.createElement(tag), { textContent: text }, more)
-}
+/** Windows up to this width have the form below the picture, as in the style sheet. */
+const ONE_COLUMN = 900
 
-const names = SCENES.map(({ name }) => name)
 const scrub = by<HTMLInputElement>('scrub')
-const faults = by<HTMLSelectElement>('fault')
+const seed = by<HTMLInputElement>('seed')
+const canvas = by<HTMLCanvasElement>('picture')
 
-let scene: Scene = sceneOf(location.hash, names)
+let scene: Scene
 let run: Run
 let scale: Scale
 let picture: Picture
-let story: readonly Line[] = []
+let steps: readonly Step[] = []
+let target = 'p0'
 let nowMs = 0
 let isPlaying = false
 let playedAt = 0
+let toldAt = 0
 let shownStep = -2
+let shownOver: boolean | undefined
 /** The last call of `open`: an earlier one that is done later is not shown. */
 let opened = 0
 
@@ -45,150 +55,142 @@ async function open(next: Scene): Promise<void> {
   if (call !== opened) return
   run = played
   scale = new Scale(run.history)
-  picture = new Picture(by('picture'), run, scale)
-  story = timeline(run.history).filter(({ at }) => at <= scale.endMs)
-  by<HTMLSelectElement>('scene').value = scene.name
-  for (const radio of document.querySelectorAll<HTMLInputElement>('[name=remedy]'))
-    radio.checked = (radio.value === 'with') === scene.remedied
-  const { title, assumption, without, remedy } = run.scenario
-  by('about').textContent =
-    `${title.slice(0, 1).toUpperCase()}${title.slice(1)}. Assumption broken: ${assumption}. Here: ${scene.remedied ? remedy : without}.`
-  by('story').replaceChildren(...story.map(storyItem))
-  by('done').replaceChildren(...scene.actions.map(doneItem))
-  options(by('process'), run.processes)
-  options(by('node'), run.nodes)
-  offer()
+  picture = new Picture(canvas, run, scale)
+  steps = story(run.history).filter(({ at }) => at <= scale.endMs)
+  if (![...run.processes, ...run.nodes].includes(target)) target = 'p0'
+  const { prepared } = run
+  markScene(scene.name)
+  by('title').textContent = prepared.title
+  by('about').textContent = named(prepared.about)
+  showMachines()
+  // What a reader does adds to `scene`, of which the run may still be under way, and not to what is shown.
+  showRemedies(prepared, scene, (name, isOn) => {
+    const off = prepared.switches.filter((one) => (one === name ? !isOn : scene.off.includes(one)))
+    change({ off, atMs: nowMs })
+  })
+  aim(target)
+  showDone(scene.actions, (undone) => change({ actions: scene.actions.filter((one) => one !== undone), atMs: nowMs }))
+  showStory(steps, ({ at }) => {
+    stop()
+    look(at)
+    remember()
+  })
+  by('seeds').hidden = prepared.setting === undefined
+  seed.value = String(scene.seed)
   document.body.dataset['history'] = hashOf(run.history)
   document.body.dataset['damage'] = run.damage ?? ''
   shownStep = -2
+  shownOver = undefined
   look(Math.min(scene.atMs, scale.endMs))
 }
 
-function options(select: HTMLSelectElement, values: readonly string[]): void {
-  const { value } = select
-  select.replaceChildren(...values.map((text, index) => made('option', text, { value: String(index) })))
-  if (Number(value) < values.length && value !== '') select.value = value
-}
-
-function offer(): void {
-  for (const option of faults.options) option.hidden = option.disabled = option.value === 'failover' && !run.hasReplica
-  const on = FAULTS[faults.value as Action['kind']]
-  by('of-process').hidden = !on.startsWith('p')
-  by('of-node').hidden = !on.endsWith('n')
-}
-
-function storyItem(line: Line): HTMLLIElement {
-  const button = made('button', '', { type: 'button' })
-  button.append(made('time', clockTime(line.at)), made('span', sentenceOf(line)))
-  button.addEventListener('click', () => {
-    stop()
-    look(line.at)
+function aim(name: string): void {
+  target = name
+  nemesis(run, name, aim, (kind: Kind, where) => {
+    const done = action(kind, Math.ceil(nowMs), where)
+    change({ actions: [...scene.actions, done], atMs: done.atMs }, true)
+    // Where the form is below the picture, what it does is out of sight.
+    if (innerWidth <= ONE_COLUMN) by('stage').scrollIntoView()
   })
-  const item = made('li')
-  item.append(button)
-  return item
 }
 
-function doneItem(action: Action, index: number): HTMLLIElement {
-  const on = FAULTS[action.kind]
-  const what = [on.startsWith('p') ? `p${action.process}` : '', on.endsWith('n') ? `n${action.node}` : '']
-  const item = made('li', `${clockTime(action.atMs)} · ${what.filter(Boolean).join('–')}: ${ACTIONS[action.kind]}`)
-  const undo = made('button', 'undo', { type: 'button' })
-  undo.addEventListener('click', () => {
-    change({ actions: scene.actions.filter((_, at) => at !== index), atMs: nowMs })
-  })
-  item.append(undo)
-  return item
+function showMachines(): void {
+  fit()
+  by('machines').replaceChildren(
+    ...picture.lanes.names.map((name) => {
+      if (name === 'store') return item(made('span', 'Store'))
+      const button = made('button', '', { type: 'button', title: `Break ${shortName(name)}` })
+      button.append(made('i', name.startsWith('p') ? 'client ' : 'node '), named(name).replace('node ', ''))
+      button.dataset['machine'] = name
+      button.addEventListener('click', () => {
+        aim(name)
+        by('break')
+          .querySelector<HTMLInputElement>(`[value="${name}"]`)!
+          .focus({ preventScroll: innerWidth > 1100 })
+      })
+      return item(button)
+    }),
+  )
+}
+
+function fit(): void {
+  by('machines').style.setProperty('--lane', `${picture.fit()}px`)
 }
 
 /** Shows the run as it stands at a moment. */
 function look(ms: number): void {
   nowMs = Math.max(0, Math.min(ms, scale.endMs))
   picture.draw(nowMs)
+  if (!isPlaying || playedAt - toldAt >= TOLD_EVERY_MS) showTime()
+  const isOver = nowMs >= scale.endMs
+  if (isOver !== shownOver) {
+    shownOver = isOver
+    showOutcome(run, isOver, scene.off, (remedy) =>
+      show({ ...scene, off: scene.off.filter((one) => one !== remedy), atMs: 0 }, true),
+    )
+  }
+  const step = steps.findLastIndex(({ at }) => at <= nowMs)
+  if (step === shownStep) return
+  shownStep = step
+  markStep(steps, step, true)
+  showVerdicts(run, nowMs)
+}
+
+function showTime(): void {
+  toldAt = playedAt
   scrub.value = String(Math.round((scale.placeOf(nowMs) / scale.length) * 1000))
   scrub.setAttribute('aria-valuetext', clockTime(nowMs))
   by('now').textContent = `${clockTime(nowMs)} of ${clockTime(scale.endMs)}`
-  const step = story.findLastIndex(({ at }) => at <= nowMs)
-  if (step === shownStep) return
-  shownStep = step
-  const line = story[step]
-  by('step').textContent =
-    line === undefined ? 'Nothing has happened yet. Press Play, or step.' : `${sentenceOf(line)} ${meaningOf(line)}`
-  for (const [index, item] of [...by('story').children].entries()) {
-    const button = item.firstElementChild!
-    button.classList.toggle('later', index > step)
-    if (index === step) button.setAttribute('aria-current', 'step')
-    else button.removeAttribute('aria-current')
-  }
-  showVerdicts()
 }
 
-const SIGNS = { true: '✓', false: '✗', unknown: '·' } as const
-
-function showVerdicts(): void {
-  const past = until(run.history, nowMs)
-  by('verdicts').replaceChildren(
-    ...verdicts(past).map((word) => {
-      const item = made('li', '', { className: word.verdict })
-      item.append(made('b', SIGNS[word.verdict]), made('span', PROMISES[word.checker] ?? word.checker))
-      if (word.verdict !== 'true') item.append(made('small', word.why))
-      item.dataset['checker'] = word.checker
-      return item
-    }),
-  )
-  const tokens = [...new Set(run.history.of('holds').map(({ token }) => token))].sort((a, b) => a - b)
-  by('ledger').replaceChildren(
-    ...past.of('write').map(({ at, process, token, value, base, accepted }) => {
-      const isLost = accepted && value !== base + 1
-      const came = !accepted
-        ? 'refused: a newer holder has been here; one of two updates would have been lost'
-        : isLost
-          ? `accepted over ${base}: an update is lost`
-          : 'accepted'
-      const row = made('tr')
-      row.append(made('td', clockTime(at)), made('td', process), made('td', String(tokens.indexOf(token) + 1)))
-      row.append(
-        made('td', String(value)),
-        made('td', came, { className: isLost ? 'lost' : accepted ? '' : 'refused' }),
-      )
-      return row
-    }),
-  )
+function remember(): void {
+  history.replaceState(null, '', addressOf({ ...scene, atMs: nowMs }))
 }
 
-function change(part: Partial<Scene>): void {
+/** Another run of it. What plays goes on playing, if it is to. */
+function change(part: Partial<Scene>, goesOn = false): void {
+  show({ ...scene, ...part }, isPlaying && goesOn)
+}
+
+function show(next: Scene, plays: boolean): void {
   stop()
-  const next = { ...scene, ...part }
+  showUnknown([])
   history.replaceState(null, '', addressOf(next))
-  void open(next)
+  void open(next).then(() => (plays ? start() : undefined))
 }
 
 function start(): void {
+  if (isPlaying) return
   if (nowMs >= scale.endMs) look(0)
   isPlaying = true
   by('play').textContent = 'Stop'
+  // Who listens is told of each step that he takes, and not of all that goes by.
+  by('telling').ariaLive = 'off'
   playedAt = performance.now()
   requestAnimationFrame(frame)
 }
 
 function stop(): void {
+  if (isPlaying) showTime()
   isPlaying = false
   by('play').textContent = 'Play'
-  if (scale !== undefined) history.replaceState(null, '', addressOf({ ...scene, atMs: nowMs }))
+  by('telling').ariaLive = 'polite'
 }
 
 function frame(at: number): void {
   if (!isPlaying) return
   const seconds = Math.min(Math.max(at - playedAt, 0), 100) / 1000
   playedAt = at
-  look(scale.msAt(scale.placeOf(nowMs) + seconds * PACE * Number(by<HTMLSelectElement>('speed').value)))
-  if (nowMs >= scale.endMs) stop()
-  else requestAnimationFrame(frame)
+  const pace = Math.max(PACE, scale.length / LONGEST_S) * Number(by<HTMLSelectElement>('speed').value)
+  look(scale.msAt(scale.placeOf(nowMs) + seconds * pace))
+  if (nowMs < scale.endMs) return void requestAnimationFrame(frame)
+  stop()
+  remember()
 }
 
 function stepTo(way: 'back' | 'next' | 'first' | 'last'): void {
   stop()
-  const times = [0, ...story.map(({ at }) => at), scale.endMs]
+  const times = [0, ...steps.map(({ at }) => at), scale.endMs]
   const to = {
     first: 0,
     last: scale.endMs,
@@ -196,62 +198,81 @@ function stepTo(way: 'back' | 'next' | 'first' | 'last'): void {
     back: times.findLast((at) => at < nowMs - 0.001) ?? 0,
   }
   look(to[way])
-  stop()
+  remember()
 }
 
 function toggle(): void {
-  if (isPlaying) stop()
-  else start()
+  if (!isPlaying) return start()
+  stop()
+  remember()
 }
 
-by('scene').replaceChildren(
-  ...SCENES.map(({ name, title }) => made('option', name === 'free' ? `Free: ${title}` : title, { value: name })),
-)
-faults.replaceChildren(
-  ...Object.entries(ACTIONS).map(([kind, text]) => {
-    const on = { p: 'client', n: 'node', pn: 'line' }[FAULTS[kind as Action['kind']]]
-    return made('option', `${on}: ${text}`, { value: kind })
-  }),
-)
-// Nothing listens before there is something to look at.
-await open(scene)
+/** As a reader wrote it; what is no such text, as it stands there. */
+function decoded(hash: string): string {
+  try {
+    return decodeURIComponent(hash)
+  } catch {
+    return hash
+  }
+}
 
-by('scene').addEventListener('change', () => {
-  change({ name: by<HTMLSelectElement>('scene').value, remedied: false, actions: [], atMs: 0 })
+/** What the address names: a scene without a moment plays itself, if motion is welcome. */
+async function visit(): Promise<void> {
+  stop()
+  const { hash } = location
+  const { scene, unknown } = reading(decoded(hash))
+  showUnknown(unknown)
+  await open(scene)
+  if (location.hash === hash && playsItself(hash) && !matchMedia('(prefers-reduced-motion: reduce)').matches) start()
+}
+
+showScenes((name) => {
+  history.pushState(null, '', `#${name}`)
+  void visit()
 })
-for (const radio of document.querySelectorAll<HTMLInputElement>('[name=remedy]'))
-  radio.addEventListener('change', () => change({ remedied: radio.value === 'with', atMs: nowMs }))
+// Nothing listens before there is something to look at.
+await visit()
+performance.mark('shown')
+
 for (const way of ['first', 'back', 'next', 'last'] as const) by(way).addEventListener('click', () => stepTo(way))
 by('play').addEventListener('click', toggle)
 scrub.addEventListener('input', () => {
-  isPlaying = false
-  by('play').textContent = 'Play'
+  stop()
   look(scale.msAt((Number(scrub.value) / 1000) * scale.length))
 })
-scrub.addEventListener('change', stop)
-faults.addEventListener('change', offer)
-by('break').addEventListener('submit', (event) => {
-  event.preventDefault()
-  const action: Action = {
-    kind: faults.value as Action['kind'],
-    process: Number(by<HTMLSelectElement>('process').value),
-    node: Number(by<HTMLSelectElement>('node').value),
-    atMs: Math.ceil(nowMs),
-  }
-  change({ actions: [...scene.actions, action], atMs: action.atMs })
+scrub.addEventListener('change', remember)
+canvas.addEventListener('click', ({ offsetX }) => {
+  stop()
+  look(picture.momentAt(offsetX))
+  remember()
+})
+seed.addEventListener('change', () =>
+  change({ seed: Math.trunc(Math.max(0, Math.min(999_999, Number(seed.value) || 0))), atMs: 0 }),
+)
+by('dice').addEventListener('click', () => {
+  const next = (scene.seed + 1) % 1_000_000
+  const { endMs } = run.prepared.setting!
+  change({ seed: next, actions: drawActions(next, run.processes.length, run.nodes.length, endMs), atMs: 0 })
+})
+by('again').addEventListener('click', () => change({ ...sceneOf(scene.name) }))
+by('copy').addEventListener('click', () => {
+  remember()
+  void navigator.clipboard.writeText(location.href).then(() => (by('copy').textContent = 'copied'))
 })
 document.addEventListener('keydown', (event) => {
-  const target = event.target as HTMLElement
-  if (event.ctrlKey || event.metaKey || event.altKey || /^(SELECT|INPUT)$/.test(target.tagName)) return
+  const { tagName } = event.target as HTMLElement
+  if (event.ctrlKey || event.metaKey || event.altKey || /^(SELECT|INPUT)$/.test(tagName)) return
   const way = { ArrowLeft: 'back', ArrowRight: 'next', Home: 'first', End: 'last' }[event.key]
   if (way !== undefined) stepTo(way as 'back')
-  else if (event.key === ' ' && target.tagName !== 'BUTTON') toggle()
+  else if (event.key === ' ' && !/^(BUTTON|SUMMARY|A)$/.test(tagName)) toggle()
   else return
   event.preventDefault()
 })
-addEventListener('hashchange', () => {
-  isPlaying = false
-  void open(sceneOf(location.hash, names))
-})
-addEventListener('resize', () => look(nowMs))
-matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => look(nowMs))
+addEventListener('hashchange', () => void visit())
+function refit(): void {
+  fit()
+  look(nowMs)
+}
+new ResizeObserver(refit).observe(canvas.parentElement!)
+// The page chooses its colours before it is first painted, and again when the system's or the site's change.
+new MutationObserver(refit).observe(document.documentElement, { attributeFilter: ['data-colours'] })

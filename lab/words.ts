@@ -1,68 +1,55 @@
-import type { Line } from '../sim/timeline.ts'
+import { KINDS, type Action, type Kind } from './actions.ts'
+import type { Prepared } from './scenes.ts'
+import { named } from './tell.ts'
 
-/** What a step of the story means: the second sentence, after what happened. The first that fits. */
-const MEANINGS: readonly (readonly [RegExp, string])[] = [
-  [/an update is lost/, 'It had read before the write in between, which is gone now.'],
-  [/^refuses a write/, 'The store has seen a higher token, so it knows that this holder is not the latest.'],
-  [/writes \d+ with token/, 'It wrote one more than it had read, and nothing came in between.'],
-  [/^believes to have the lock/, 'Nothing but its own belief says so from here on.'],
-  [
-    /^has the lease on/,
-    'Until then its own clock says that it may work; the servers keep the others out for a little longer.',
-  ],
-  [/^signal of the lease/, 'The work is told to stop, before anybody else can get the lease.'],
-  [/is over: released|is over: let go/, 'The next one may have it at once.'],
-  [/is over: unreachable/, 'No renewal got through in time, so the holder gives it up by its own clock.'],
-  [/is over: stolen/, 'A renewal found that the servers do not have it any more.'],
-  [/is over/, 'Whoever held it must not write under it any more.'],
-  [/^does not get it/, 'It asks again later, or gives up: both are better than two holders.'],
-  [/crashes|crash-process/, 'It gives nothing back; only time can end what it held.'],
-  [/paused|stands still|^pause/, 'It does not notice: for it the next line of code runs right after the last one.'],
-  [/restarts empty|replaced by|restored from|^crash \(memory none/, 'Votes that it gave before are forgotten there.'],
-  [/^crash/, 'What it had written to disk is there again when it comes back.'],
-  [/takes over|^failover/, 'Replication is asynchronous: the replica may not have the lease.'],
-  [/evicts|^evict/, 'For this node the lease never was.'],
-  [/clock .* jumps|^jump/, 'Keys expire there, or leases here, before their time.'],
-  [/can reach|can not reach|^cut|falls silent|held up/, 'What is sent over a cut line waits, and nobody is told.'],
-  [/arrive|come through again/, 'They are as old as the wait was long.'],
-  [/deletes the lock key/, 'Whose lock it was by then, it did not look.'],
-  [/one vote of three/, 'Nobody has a majority, so all let go and try again.'],
-  [/^delay|takes 90 s/, 'Slow is worse than broken: nobody can tell it from lost.'],
-  [/^lose-reply|connection to/, 'The command may have been executed; its sender cannot know.'],
-  [/^freeze/, 'The node keeps what it has, and answers nobody.'],
-  [/renews, and waits/, 'Meanwhile nobody looks at the clock.'],
-  [/tries again/, 'If its own first attempt succeeded, it now waits for itself.'],
-  [/closes its locks/, 'Everything that it holds is released.'],
-]
-
-export function meaningOf({ text }: Line): string {
-  return MEANINGS.find(([pattern]) => pattern.test(text))?.[1] ?? 'The others go on as before.'
-}
-
-/** What happened, as a sentence. */
-export function sentenceOf({ place, text }: Line): string {
-  const begins = place === '' || text.startsWith(place) ? '' : `${place}: `
-  return `${begins}${text}.`
-}
-
-export const ACTIONS = {
-  pause: 'pause for 1.5 s',
-  crash: 'crash',
-  'jump-process': 'clock jumps 2 s ahead',
-  cut: 'cut the line for 1 s',
-  delay: 'slow the line by 150 ms for 1 s',
-  'lose-reply': 'lose replies for 0.5 s',
-  freeze: 'freeze for 1 s',
-  restart: 'restart with its memory',
+/** What can be done to a client, to a node, to the line between them. */
+export const ACTIONS: Readonly<Record<Kind, string>> = {
+  pause: 'pause it',
+  stall: 'pause before its next write',
+  crash: 'crash it',
+  'jump-process': 'clock 2 s ahead',
+  cut: 'cut the line',
+  delay: 'slow it by 150 ms',
+  'lose-reply': 'lose replies',
+  freeze: 'freeze it',
+  kill: 'kill it',
+  restart: 'restart with memory',
   forget: 'restart without memory',
-  jump: 'clock jumps 2 s ahead',
+  jump: 'clock 2 s ahead',
   evict: 'evict the lock key',
-  failover: 'fail over to the replica',
-} as const
+  failover: 'fail over to its replica',
+}
+
+export function wordsOf({ kind, process, node, forMs }: Action): string {
+  const { on } = KINDS[kind]
+  const where = on === 'p' ? `p${process}` : on === 'n' ? `n${node}` : `p${process} to n${node}`
+  const time = forMs === 0 ? '' : forMs > 10_000 ? ', for good' : `, ${forMs / 1000}\u00a0s`
+  return `${named(where)}: ${ACTIONS[kind]}${time}`
+}
+
+export const REMEDIES: Readonly<Record<Prepared['off'][number], readonly [name: string, about: string]>> = {
+  protocol: ['The shipped lock', 'off: a lock written by hand, SET NX PX and a fixed pause'],
+  'check-and-delete': ['Check and delete', 'off: the key is deleted, whoever’s it is'],
+  quorum: ['Quorum', 'off: the first node alone decides'],
+  'sit-out': ['Sit-out', 'off: a node that forgot votes at once'],
+  renewal: ['Renewal', 'off: a lease is never extended'],
+  tokens: ['Tokens', 'off: writes say nothing of who is newer'],
+  guard: ['Guard', 'off: the store takes every write'],
+  remedy: ['The remedy', 'off: as it goes wrong'],
+}
 
 export const PROMISES: Readonly<Record<string, string>> = {
   exclusion: 'One holder at a time',
   tokens: 'Later tokens are greater',
-  'guarded store': 'Guarded store loses nothing',
-  'plain store': 'Store without a guard loses nothing',
+  signal: 'The work is told in time',
+  'guarded store': 'The guarded store loses nothing',
+  'plain store': 'The store without a guard loses nothing',
+  waiting: 'Nobody waits long for what is free',
+  asking: 'The nodes are not asked again and again',
+}
+
+export const GROUPS: Readonly<Record<Prepared['group'], string>> = {
+  failure: 'Ten failures',
+  open: 'Break it yourself',
+  catalogue: 'The catalogue',
 }

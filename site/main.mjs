@@ -17,7 +17,7 @@ const { module } = await runnerImport(path.join(import.meta.dirname, 'pages.ts')
   oxc: { target: 'es2022' },
 })
 await module.writePages(root, path.join(import.meta.dirname, '.pages'))
-await buildLab(path.join(import.meta.dirname, '.pages/public/lab'))
+await buildLab(path.join(import.meta.dirname, '.pages/public/lab'), { ofSite: true })
 if (values.dev === true) {
   const server = await createServer(import.meta.dirname)
   await server.listen()

@@ -13,6 +13,7 @@ const NAMES: Readonly<Record<string, string>> = {
   guarantees: 'Guarantees',
   observability: 'Metrics and traces',
   'background/cap': 'CAP, zones and regions',
+  'background/threat-model': 'Threat model',
   'engines/file': 'File',
   'engines/redis': 'Redis and Redlock',
   'kinds/moving': 'A lease that moves',
@@ -39,13 +40,13 @@ function item(page: string): DefaultTheme.SidebarItem {
   return { text: titleOf(page), link: `/${page.replace(/(^|\/)index$/, '$1')}` }
 }
 
-/** All pages of a folder: its index first, then in the order of their names. */
-function folder(name: string): DefaultTheme.SidebarItem[] {
+/** All pages of a folder: its index, then those that most people look for, then the others in the order of their names. */
+function folder(name: string, ...first: string[]): DefaultTheme.SidebarItem[] {
   const files = readdirSync(path.join(pages, name)).filter((file) => file.endsWith('.md'))
-  const names = files.map((file) => file.slice(0, -'.md'.length))
-  return [...names.filter((file) => file === 'index'), ...names.filter((file) => file !== 'index').sort()].map((file) =>
-    item(`${name}/${file}`),
-  )
+  const order = ['index', ...first]
+  const rank = (file: string): number => (order.includes(file) ? order.indexOf(file) : order.length)
+  const names = files.map((file) => file.slice(0, -'.md'.length)).sort()
+  return names.sort((a, b) => rank(a) - rank(b)).map((file) => item(`${name}/${file}`))
 }
 
 function group(text: string, items: DefaultTheme.SidebarItem[], collapsed = true): DefaultTheme.SidebarItem {
@@ -70,12 +71,24 @@ export default defineConfig({
     config: (md) => md.set({ html: false }),
   },
   themeConfig: {
-    search: { provider: 'local' },
+    search: {
+      provider: 'local',
+      options: {
+        miniSearch: {
+          searchOptions: {
+            // Programs, signatures and reasons have the words that people type in their titles; the pages that explain come first.
+            boostDocument: (page: string) =>
+              /^\/(reference|files|decisions|testing|contributing|changelog)/.test(page) ? 0.3 : 1,
+          },
+        },
+      },
+    },
     outline: [2, 3],
     nav: [
       { text: 'Guarantees', link: '/guarantees' },
       { text: 'Operating', link: '/operating/' },
       { text: 'Reference', link: '/reference/' },
+      { text: 'All pages', link: '/all' },
       // Not one of these pages: a program of its own.
       { text: 'Lab', link: '/lab/index.html', target: '_self' },
     ],
@@ -91,6 +104,7 @@ export default defineConfig({
             'api',
             'cli',
             'dashboard',
+            'lab',
             'observability',
             'frameworks',
             'browsers',
@@ -103,13 +117,13 @@ export default defineConfig({
         ],
         false,
       ),
-      group('Engines', folder('engines')),
-      group('Kinds of locks', folder('kinds')),
+      group('Engines', folder('engines', 'redis', 'postgres', 'mariadb', 'mongodb')),
+      group('Kinds of locks', folder('kinds', 'semaphore', 'shared', 'once')),
       group('Recipes', folder('recipes')),
-      group('Coming from elsewhere', folder('migrating')),
-      group('Operating', folder('operating')),
-      group('Background', [...folder('background'), ...existing('failures')]),
-      group('Reference', folder('reference')),
+      group('Coming from elsewhere', folder('migrating', 'redlock', 'redis-semaphore', 'redisson')),
+      group('Operating', folder('operating', 'stuck', 'deploying', 'alerts')),
+      group('Background', [...existing('failures'), ...folder('background', 'misconceptions')]),
+      group('Reference', folder('reference', 'main')),
       group('How it is tested', [...folder('testing'), item('sim/index'), item('bench/index')]),
       group('Working on it', [
         ...existing('contributing', 'writing-an-engine', 'security'),
