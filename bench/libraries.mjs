@@ -71,6 +71,7 @@ export function ringfenceFrom(name, from) {
       return {
         acquire,
         release: (lease) => lease.release(),
+        using: (resource, ttlMs) => locks.using(resource, { ttl: ttlMs }, async () => undefined),
         async hold(resource, ttlMs) {
           const lease = await acquire(resource, ttlMs)
           return () => lease.release()
@@ -103,16 +104,17 @@ export const scriptsAlone = {
       async acquire(resource, ttlMs) {
         const owner = randomBytes(16).toString('hex')
         const fence = `ringfence:fence:{${resource}}`
+        const line = `ringfence:line:{${resource}}`
         const proposal = String(Date.now() * 1000)
         await all(clients, (client) =>
           client.evalsha(ACQUIRE.sha, 2, resource, fence, owner, ttlMs, proposal, FENCE_TTL_MS),
         )
-        return { resource, fence, owner }
+        return { resource, fence, line, owner }
       },
-      release: ({ resource, fence, owner }) =>
+      release: ({ resource, fence, line, owner }) =>
         all(clients, (client) => {
           const channel = `ringfence:freed:{${resource}}`
-          return client.evalsha(FREE.sha, 2, resource, fence, owner, token, FENCE_TTL_MS, 'publish', channel)
+          return client.evalsha(FREE.sha, 3, resource, fence, line, owner, token, FENCE_TTL_MS, 'publish', channel)
         }),
       hold: undefined,
       close: async () => undefined,

@@ -1,18 +1,23 @@
 // node bench/profile.mjs [LOAD] [LIBRARY …] [--seconds N] [--baseline DIR] [--out DIR]
 // What a section costs and where its time and its memory go, after a warm-up: one library after the other on the same servers,
 // with what they cost side by side, then the functions of the first. LOAD: 1 (one at a time, one node), 2 (five nodes),
-// 3 (64 in flight, one node), 3-five, 5 (200 waiters, one node), 5-five. With --out the profiles are written there, for
-// Chrome's developer tools.
+// 3 (64 in flight, one node), 3-five, 5 (200 waiters, one node), 5-five; 9 (the first 200 sections of a process, no warm-up) and 9-five,
+// of 12 processes each. With --out the profiles are written there, for Chrome's developer tools; of 9 there are none.
 import { writeFileSync } from 'node:fs'
 import { Session } from 'node:inspector/promises'
 import path from 'node:path'
 import { PerformanceObserver } from 'node:perf_hooks'
 import { parseArgs } from 'node:util'
+import { askOnce, stopChildren } from './child.mjs'
 import { connect, libraryOf, ringfenceFrom } from './libraries.mjs'
 import { TTL_MS, uncontended, WARM_SECTIONS } from './measure.mjs'
+import { nameOf, placeOf, sampled, sizes, summed } from './sampling.mjs'
 import { counts, emptyServers, resetCounts, serverCpu, startServers, stopServers } from './servers.mjs'
 
 const LINES = 30
+/** Of question 9: one after the other, by turns of the libraries. Half of them are sampled, which costs time. */
+const PROCESSES = 24
+const FIRST_SECTIONS = 200
 const LOADS = {
   1: [free(1), 1],
   2: [free(1), 5],
@@ -20,6 +25,8 @@ const LOADS = {
   '3-five': [free(64), 5],
   5: [contended, 1],
   '5-five': [contended, 5],
+  9: [undefined, 1],
+  '9-five': [undefined, 5],
 }
 
 const { values: options, positionals } = parseArgs({
@@ -38,8 +45,8 @@ for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => process.e
 
 try {
   const servers = await startServers(nodes)
-  const results = []
-  for (const library of chosen) {
+  const results = load === undefined ? await firstSections(servers) : []
+  for (const library of load === undefined ? [] : chosen) {
     await emptyServers(servers)
     const clients = await connect(servers.map(({ port }) => port))
     const lock = await library.open(clients)
@@ -50,13 +57,44 @@ try {
   }
   printSideBySide('µs a section', results, ({ cost }) => cost)
   printSideBySide('µs a section, by the place where they were sampled', results, ({ places }) => places)
-  printSideBySide('bytes allocated a section, by place', results, ({ bytes }) => bytes)
+  if (load !== undefined) printSideBySide('bytes allocated a section, by place', results, ({ bytes }) => bytes)
   printHot(`µs a section, functions of ${results[0].name}`, results[0].functions)
-  printHot(`bytes a section, functions of ${results[0].name}`, results[0].allocating)
+  if (load !== undefined) printHot(`bytes a section, functions of ${results[0].name}`, results[0].allocating)
 } finally {
+  stopChildren()
   await stopServers()
 }
 process.exit()
+
+/** Each in a new process. */
+async function firstSections(servers) {
+  const ports = servers.map(({ port }) => port)
+  const results = chosen.map((library) => ({ library, name: library.name, costs: [], all: [], hot: [] }))
+  for (let process = 0; process < PROCESSES; process++) {
+    for (const { library, costs, all, hot } of results) {
+      const plan = { library: { name: library.name, from: library.from }, ports, sections: FIRST_SECTIONS }
+      const answer = await askOnce(process % 2 === 0 ? 'firstCost' : 'firstSampled', plan, 60_000)
+      if (process % 2 === 0) costs.push(answer.cost)
+      else {
+        all.push(answer.places)
+        hot.push(answer.functions)
+      }
+    }
+  }
+  return results.map(({ name, costs, all, hot }) => ({
+    name,
+    cost: mean(costs),
+    places: mean(all),
+    functions: mean(hot),
+  }))
+}
+
+/** Of lists of names with figures; the highest first. */
+function mean(lists) {
+  const sums = new Map()
+  for (const [name, figure] of lists.flat()) sums.set(name, (sums.get(name) ?? 0) + figure / lists.length)
+  return new Map([...sums].sort((a, b) => b[1] - a[1]))
+}
 
 /** Without a profiler. CPU times are the kernel's; what a client waits is the rest. */
 async function cost(servers, lock) {
@@ -85,13 +123,9 @@ async function cost(servers, lock) {
 }
 
 async function profiles(lock, name) {
+  const { profile, places, functions } = await sampled(() => load(lock, ms))
   const session = new Session()
   session.connect()
-  await session.post('Profiler.enable')
-  await session.post('Profiler.setSamplingInterval', { interval: 200 })
-  await session.post('Profiler.start')
-  const timed = await load(lock, ms)
-  const { profile } = await session.post('Profiler.stop')
   await session.post('HeapProfiler.startSampling', {
     samplingInterval: 4096,
     includeObjectsCollectedByMinorGC: true,
@@ -105,48 +139,13 @@ async function profiles(lock, name) {
     writeFileSync(`${file}.cpuprofile`, JSON.stringify(profile))
     writeFileSync(`${file}.heapprofile`, JSON.stringify(heap.profile))
   }
-  const [spent, weights] = [times(profile), sizes(heap.profile.head)]
+  const weights = sizes(heap.profile.head)
   return {
-    places: summed(spent, placeOf, timed),
+    places,
+    functions,
     bytes: summed(weights, placeOf, weighed),
-    functions: summed(spent, nameOf, timed),
     allocating: summed(weights, nameOf, weighed),
   }
-}
-
-/** Self time in µs by call frame. */
-function times({ nodes, samples, timeDeltas }) {
-  const frames = new Map(nodes.map((node) => [node.id, node.callFrame]))
-  return samples.map((id, index) => ({ frame: frames.get(id), amount: timeDeltas[index] }))
-}
-
-function sizes(node) {
-  return [{ frame: node.callFrame, amount: node.selfSize }, ...node.children.flatMap(sizes)]
-}
-
-/** Most of all first. */
-function summed(samples, keyOf, sections) {
-  const sums = new Map()
-  for (const { frame, amount } of samples) {
-    const key = keyOf(frame)
-    sums.set(key, (sums.get(key) ?? 0) + amount / sections)
-  }
-  return new Map([...sums].sort((a, b) => b[1] - a[1]))
-}
-
-/** A package, Node itself, a file of ringfence, or what V8 calls by a name in brackets. */
-function placeOf({ functionName, url }) {
-  if (url === '') return functionName.startsWith('(') ? functionName : 'native code'
-  if (url.startsWith('node:')) return 'node'
-  return shortened(url).replace(/^(node_modules\/(?:@[^/]+\/)?[^/]+).*$/, '$1')
-}
-
-function nameOf({ functionName, url, lineNumber }) {
-  return `${functionName || '(anonymous)'} ${shortened(url)}:${lineNumber + 1}`
-}
-
-function shortened(url) {
-  return url.replace(/^(?:file:\/\/)?\/.*?\/(dist|node_modules|bench)\//, '$1/')
 }
 
 function printSideBySide(title, results, of) {

@@ -2,4 +2,4 @@ export function promisesOf(plan: {
   readonly library?: { readonly name: string; readonly from?: string }
   readonly ports: readonly number[]
   readonly client?: 'ioredis' | 'node-redis'
-}): Promise<number>
+}): Promise<{ readonly section: number; readonly first: number; readonly using: number | undefined }>

@@ -1,6 +1,7 @@
 // node bench/promises.mjs [--library NAME] [--nodes N] [--client ioredis | node-redis] [--import src | DIR]
-// How many promises a section makes, uncontended and one at a time. It is a count and has no noise, so a test can hold it
-// to a bound. --import chooses the ringfence: the package (that is dist), `src`, or another checkout with its own dist.
+// How many promises a section makes, uncontended and one at a time: later on, in the mean of the first 200 of a process, and
+// of ringfence by `using`. It is a count and has no noise, so a test can hold it to a bound. --import chooses the ringfence: the
+// package (that is dist), `src`, or another checkout with its own dist.
 import { createHook } from 'node:async_hooks'
 import { parseArgs } from 'node:util'
 import { createClient } from 'redis'
@@ -9,10 +10,10 @@ import { connect, libraryOf } from './libraries.mjs'
 import { median } from './rounds.mjs'
 import { startServers, stopServers } from './servers.mjs'
 
-/** Before the count: what is made once a process, and once a connection. */
-const FIRST_SECTIONS = 50
-/** Counted one by one, and the median is told: on five nodes one in some hundred makes a few more. */
-const SECTIONS = 500
+/** With them is counted what is made once a process, and once a connection. */
+const FIRST_SECTIONS = 200
+/** After those. Counted one by one, and the median is told: on five nodes one in some hundred makes a few more. */
+const SECTIONS = 300
 const TTL_MS = 30_000
 
 /**
@@ -22,7 +23,8 @@ const TTL_MS = 30_000
  * @param {Partial<import('./libraries.mjs').Library>} [plan.library] by name; for another build of ringfence with `from`
  * @param {readonly number[]} plan.ports of the servers, one or more
  * @param {'ioredis' | 'node-redis'} [plan.client]
- * @returns {Promise<number>} promises a section, the caller's own two awaits among them
+ * @returns {Promise<{ section: number, first: number, using: number | undefined }>} promises a section, the caller's own two
+ *   awaits among them (one with `using`)
  */
 export function promisesOf({ library = { name: 'ringfence' }, ports, client = 'ioredis' }) {
   return askOnce('promises', { library, ports, client }, 60_000)
@@ -43,10 +45,14 @@ export async function countHere({ library, ports, client }) {
     const before = promises
     const handle = await lock.acquire(`promises:${process.pid}:${i % 16}`, TTL_MS)
     await lock.release(handle)
-    if (i >= FIRST_SECTIONS) counts.push(promises - before)
+    counts.push(promises - before)
   }
+  const before = promises
+  for (let i = 0; i < SECTIONS; i++) await lock.using?.(`promises:${process.pid}:${i % 16}`, TTL_MS)
+  const using = lock.using && (promises - before) / SECTIONS
   hook.disable()
-  return median(counts)
+  const first = counts.splice(0, FIRST_SECTIONS).reduce((sum, count) => sum + count, 0) / FIRST_SECTIONS
+  return { section: median(counts), first, using }
 }
 
 async function connectNodeRedis(ports) {
@@ -72,7 +78,7 @@ if (import.meta.filename === process.argv[1]) {
     const library = { name: values.library, ...(values.import === undefined ? {} : { from: values.import }) }
     const client = values.client === 'node-redis' ? 'node-redis' : 'ioredis'
     const promises = await promisesOf({ library, client, ports: servers.map(({ port }) => port) })
-    process.stdout.write(`${promises}\n`)
+    process.stdout.write(`${JSON.stringify(promises)}\n`)
   } finally {
     stopChildren()
     await stopServers()

@@ -32,6 +32,28 @@ serve({
     return { perSecond: (sections / sumMs) * 1000, firstMs: tookMs[0], ...percentiles(tookMs) }
   },
 
+  /** What they cost this process, in µs a section. */
+  async firstCost({ library, ports, sections }) {
+    const lock = await libraryOf(library).open(await connect(ports))
+    const [before, began] = [process.cpuUsage(), performance.now()]
+    await sectionsOf(lock, sections, `first:${process.pid}`)
+    const { user, system } = process.cpuUsage(before)
+    const tookUs = (performance.now() - began) * 1000
+    const figures = { time: tookUs, 'client CPU, user': user, 'client CPU, kernel': system }
+    return { cost: Object.entries(figures).map(([name, us]) => [name, us / sections]) }
+  },
+
+  /** Where their time goes. */
+  async firstSampled({ library, ports, sections }) {
+    const { sampled } = await import('./sampling.mjs')
+    const lock = await libraryOf(library).open(await connect(ports))
+    const { places, functions } = await sampled(async () => {
+      await sectionsOf(lock, sections, `first:${process.pid}`)
+      return sections
+    }, 100)
+    return { places: [...places], functions: [...functions] }
+  },
+
   /** Everyone asks at once, everyone gets one section. Times are of the machine's monotonic clock, the same in all processes. */
   async race({ library, resource, waiters, startAtMs }) {
     const lock = locks.get(key(library))

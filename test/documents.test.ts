@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import { expect, test } from 'vitest'
+import { anchor } from '../site/links.ts'
 
 const root = path.resolve(import.meta.dirname, '..')
 const read = (file: string): string => readFileSync(path.join(root, file), 'utf8')
@@ -16,15 +17,6 @@ const pages = [
   'sim/README.md',
   ...below('docs'),
 ].filter((file) => file.endsWith('.md'))
-
-/** What a heading is called in a link: small letters, words joined by hyphens, nothing else. */
-function anchor(heading: string): string {
-  return heading
-    .replaceAll(/[`*]|\[([^\]]*)\]\([^)]*\)/g, '$1')
-    .toLowerCase()
-    .replaceAll(/[^\p{L}\p{N} _-]/gu, '')
-    .replaceAll(' ', '-')
-}
 
 function anchorsOf(file: string): string[] {
   const text = read(file).replaceAll(/```[\s\S]*?```/g, '')
@@ -71,6 +63,12 @@ test('the page about shared leases says of each engine whether it has them, as i
     )
   expect(promised.length).toBeGreaterThan(8)
   expect(new Map(said as [string, string][])).toEqual(new Map(promised as [string, string][]))
+})
+
+test('the comparison answers what it asks', () => {
+  const cells = [...read('docs/comparison.md').matchAll(/^\|.*\|$/gm)].flatMap(([row]) => row.split('|'))
+  expect(cells.length).toBeGreaterThan(400)
+  expect(cells.filter((cell) => cell.includes('?'))).toEqual([])
 })
 
 test('no page of the package links to a file that is not in it', () => {
@@ -162,14 +160,30 @@ function commits(): readonly string[] | undefined {
 
 const history = commits()
 
-test.runIf(history !== undefined)('every commit that a page names is in the history', () => {
-  const named = pages.flatMap((page) =>
-    // A number is a token or a figure.
-    [...read(page).matchAll(/(?<![\w.#/-])(?!\d+\b)([0-9a-f]{7,12}|[0-9a-f]{40})(?![\w-])/g)].map(([hash]) => ({
-      page,
-      hash,
-    })),
+/** The commits of what is kept of runs. */
+function keptCommits(): { page: string; hash: string }[] {
+  const kept = ['chaos/results.json', 'versions/results.json', 'sim/gate/results.json'].concat(
+    below('bench/results').filter((file) => file.endsWith('.json')),
   )
+  return kept.flatMap((page) => {
+    const hashes = [...read(page).matchAll(/"(?:commit|before)": ?"(\w+)/g)].map(([, hash = '']) => hash)
+    return [...new Set(hashes)].map((hash) => ({ page, hash }))
+  })
+}
+
+/** A hash of digits alone is one where it is said to be one: elsewhere it is a token or a figure. */
+const HASH =
+  /(?<![\w.#/-])(?!\d+\b)([0-9a-f]{7,12}|[0-9a-f]{40})(?![\w-])|(?<=\bcommit |\d{4}-\d\d-\d\d, )(\d{7,12})\b/g
+
+test('a commit is known by its letters, or by the words before it', () => {
+  const text = 'commit 5199631, 1234567 locks, 4e28980 of 2026-11-18, 5876876 | 0123456789 ms'
+  expect([...text.matchAll(HASH)].map(([hash]) => hash)).toEqual(['5199631', '4e28980', '5876876'])
+})
+
+test.runIf(history !== undefined)('every commit that a page or a kept run names is in the history', () => {
+  const named = pages.flatMap((page) => [...read(page).matchAll(HASH)].map(([hash]) => ({ page, hash })))
   expect(named.length).toBeGreaterThan(10)
-  expect(named.filter(({ hash }) => !history!.some((commit) => commit.startsWith(hash)))).toEqual([])
+  const kept = keptCommits()
+  expect(new Set(kept.map(({ page }) => page)).size).toBeGreaterThan(4)
+  expect([...named, ...kept].filter(({ hash }) => !history!.some((commit) => commit.startsWith(hash)))).toEqual([])
 })

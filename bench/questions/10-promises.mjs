@@ -13,7 +13,8 @@ export const promises = {
     ]
     const rows = []
     for (const { library, client, label } of counted) {
-      const on = (count) => promisesOf({ library, client, ports: servers.slice(0, count).map(({ port }) => port) })
+      const on = async (count) =>
+        (await promisesOf({ library, client, ports: servers.slice(0, count).map(({ port }) => port) })).section
       // Counts don't mind company.
       const [oneNode, fiveNodes] = await Promise.all([on(1), on(5)])
       rows.push({ library: label, oneNode, fiveNodes })

@@ -25,7 +25,7 @@ function service(name) {
 
 const [payment, inventory, shipping] = ['payment', 'inventory', 'shipping'].map(service)
 
-// Whoever has the order is alone with it, whichever service it is.
+// One process has the order at a time, of all services together.
 const free = () => shipping.locks.tryAcquire(orderLock(42)).then((lease) => lease !== null)
 await payment.locks.using(orderLock(42), async () => console.log(`payment has it; shipping may: ${await free()}`))
 

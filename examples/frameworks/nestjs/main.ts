@@ -13,7 +13,7 @@ const client = new Redis(process.env['REDIS_URL']!)
 class Orders {
   #atWork = 0
 
-  @Locked((id: number) => lockName`order:${id}`, { ttl: '5s' })
+  @Locked('order:{id}', { ttl: '5s' })
   async charge(id: number, by: string): Promise<string> {
     const others = this.#atWork++
     await sleep(50)
@@ -24,6 +24,11 @@ class Orders {
   @Locked((order: { id?: number }) => lockName`order:${order.id}`, { wait: 0 })
   async cancel(order: { id?: number }): Promise<string> {
     return `cancelled ${order.id}`
+  }
+
+  @Locked('order:{id}')
+  async refund(order: { id?: number }): Promise<string> {
+    return `refunded ${order.id}, held ${currentLease().resources.join()}`
   }
 
   /** Until the application is told to end. */
@@ -41,13 +46,22 @@ class Orders {
 })
 class App {}
 
-const app = await NestFactory.createApplicationContext(App, { logger: ['error'] })
-app.enableShutdownHooks()
-const orders = app.get(Orders)
+async function main(): Promise<void> {
+  const app = await NestFactory.createApplicationContext(App, { logger: ['error'] })
+  app.enableShutdownHooks()
+  const orders = app.get(Orders)
 
-const charged = await Promise.all([orders.charge(42, 'Ada'), orders.charge(42, 'Bob')])
-console.log(charged.sort().join('\n'))
-const [, refused] = await Promise.allSettled([orders.charge(7, 'Ada'), sleep(20).then(() => orders.cancel({ id: 7 }))])
-console.log(refused.status === 'rejected' ? `refused: ${refused.reason.code}` : refused.value)
-await orders.cancel({}).catch((error: Error) => console.log(error.message))
-await orders.import().catch((error: Error) => console.log(error.message))
+  const charged = await Promise.all([orders.charge(42, 'Ada'), orders.charge(42, 'Bob')])
+  console.log(charged.sort().join('\n'))
+  const [, refused] = await Promise.allSettled([
+    orders.charge(7, 'Ada'),
+    sleep(20).then(() => orders.cancel({ id: 7 })),
+  ])
+  console.log(refused.status === 'rejected' ? `refused: ${refused.reason.code}` : refused.value)
+  await orders.cancel({}).catch((error: Error) => console.log(error.message))
+  console.log(await orders.refund({ id: 8 }))
+  await orders.refund({}).catch((error: Error) => console.log(error.message))
+  await orders.import().catch((error: Error) => console.log(error.message))
+}
+
+void main()
