@@ -245,7 +245,7 @@ function section(locks: Locks, resources: string[]): Promise<number> {
   return timed(async () => (await locks.acquire(resources)).release())
 }
 
-/** From the call of release to the grant of a client that has waited for so long. */
+/** From the call of release to the grant of a client that has waited this long. */
 async function handOver([one, two]: readonly [Locks, Locks], afterMs: number): Promise<number> {
   const held = await one.acquire('hand-over', { wait: '60s' })
   const next = two.acquire('hand-over', { wait: '60s' })

@@ -1,6 +1,6 @@
 // node bench/dashboard.mjs [PAGES] [LEASES] [SECONDS]
 // What the dashboard costs: a number of open pages, and a number of leases on one real Redis that are held and renewed by another
-// process. Delay is from the grant of a further lease to when a page has been told of it.
+// process. Delay is from the grant of a further lease to when a page has heard of it.
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer, get } from 'node:http'

@@ -43,7 +43,7 @@ export async function warmUp(lock, { inFlight = 1, tag, atMostMs, sections = WAR
   }
 }
 
-/** So many sections, one after the other. @returns {Promise<number[]>} the ms that each took */
+/** This many sections, one after the other. @returns {Promise<number[]>} the ms that each took */
 export async function sectionsOf(lock, count, tag) {
   const tookMs = []
   for (let i = 0; i < count; i++) {

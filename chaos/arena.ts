@@ -16,14 +16,14 @@ export interface Arena extends AsyncDisposable {
   /** How many of the targets must be well for progress. */
   readonly majority: number
   readonly ttlMs: number
-  /** So long after a majority is well again, old leases may still be in the way. */
+  /** How long after a majority is well again old leases may still be in the way. */
   readonly settleMs: number
   /**
    * Nobody may have to wait longer for an account, in settled times. Generous: machines are noisy, a stopped holder keeps
    * its account for a ttl, and chance decides among the waiters. What is stuck for good is beyond every bound.
    */
   readonly mostGapMs: number
-  /** So long after the last client has ended, nothing of any lease may be left. */
+  /** How long after the last client has ended nothing of any lease may be left. */
   readonly clearMs: number
   /** What the connector of a client reads; clients are on one of two sides, so that a server can be cut off from half of them. */
   env(client: number): Record<string, string>
@@ -41,7 +41,7 @@ export interface Target {
   readonly ways: readonly [Proxy, Proxy] | readonly []
   /** After a crash: it has what it had, or nothing. */
   readonly memory: 'kept' | 'lost'
-  /** So long after its start it does not vote. */
+  /** How long after its start it does not vote. */
   readonly sitOutMs: number
   readonly clock?: Clock
   /** Puts an empty server in its place that has been running for long. */
@@ -62,7 +62,7 @@ export interface Copy {
   readonly make: () => void
   /** Starts the server, which is down, with the copy instead of what it had. */
   readonly restore: () => Promise<void>
-  /** So long it sits out then; and a copy that is younger than that could not be noticed. */
+  /** How long it sits out then; and a copy that is younger than that could not be noticed. */
   readonly sitOutMs: number
 }
 

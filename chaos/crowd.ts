@@ -20,7 +20,7 @@ type Message =
 export interface Client {
   readonly name: string
   readonly worker: Worker<unknown>
-  /** Its own wall clock, where one can be had. */
+  /** Its own wall clock, where the machine allows one. */
   readonly clock: ShiftedClock | undefined
   /** Sections it is in, as far as it has told. */
   holds: number

@@ -8,7 +8,7 @@ import { cardsOf, seconds, type Fault, type FaultKind } from './deck.ts'
 import { nowMs } from './now.ts'
 import type { Span } from './spans.ts'
 
-/** So many clients may be in its hands at once; the others go on. */
+/** This many clients may be in its hands at once; the others go on. */
 const MOST_CLIENTS = 3
 
 /** Beyond every lease. */

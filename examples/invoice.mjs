@@ -16,7 +16,7 @@ async function pay(key, amount) {
 }
 
 async function charge(worker, { dies = false } = {}) {
-  // Who comes first decides on the key, and it stays: it is made of the invoice, not of who charges it or when.
+  // The first that comes decides on the key, and it stays: it is made of the invoice, not of the process that charges it or of the time.
   await pool.query("INSERT INTO charge VALUES (123, 'invoice-123') ON CONFLICT DO NOTHING")
   const { rows } = await pool.query('SELECT key, receipt FROM charge WHERE invoice = 123')
   const [{ key, receipt }] = rows

@@ -27,7 +27,7 @@ await sell('A', first)
 // … A is stopped here, by its garbage collector or its hypervisor. Its lease ends, and B has the next one.
 const second = await locks.acquire('espresso')
 await sell('B', second)
-// … A goes on where it was. The lock can't stop it; the database does.
+// … A goes on where it was. The lock cannot stop it; the database does.
 await sell('A', first).catch((error) => console.log(`A was refused: ${error.message}`))
 
 const { rows } = await pool.query("SELECT shots FROM stock WHERE item = 'espresso'")

@@ -23,7 +23,7 @@ export function ownUser(): number | undefined {
 }
 
 export const FIRST_OWN_USER = 61_000
-/** No process has had so many servers at a time. */
+/** No process has had this many servers at a time. */
 export const OWN_USERS = 1000
 let ownUsers = 0
 

@@ -41,7 +41,7 @@ export function action(kind: Kind, atMs: number, where: { process?: number; node
   return { kind, atMs, process: on.startsWith('p') ? process : 0, node: on.endsWith('n') ? node : 0, forMs }
 }
 
-/** A node that comes back has been away for so long, if it was not killed before. */
+/** How long a node that comes back has been away, if it was not killed before. */
 const AWAY_MS = 100
 const NEVER_MS = 1e9
 const JUMP_MS = 2000

@@ -36,7 +36,7 @@ export function readAddress(fragment: string): Scene {
   return reading(fragment).scene
 }
 
-/** The run of an address; of each part that is not understood, that it isn't, and what is shown instead. */
+/** The run of an address; of each part that is not understood, that it is not, and what is shown instead. */
 export function reading(fragment: string): { readonly scene: Scene; readonly unknown: readonly string[] } {
   const [names = '', without, at, ...rest] = fragment.replace(/^#/, '').split('/')
   const [name, ...seeds] = names.split('.')

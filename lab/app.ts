@@ -164,7 +164,7 @@ function start(): void {
   if (nowMs >= scale.endMs) look(0)
   isPlaying = true
   by('play').textContent = 'Stop'
-  // Who listens is told of each step that he takes, and not of all that goes by.
+  // A screen reader reads out each step that its user takes, and not all that goes by.
   by('telling').ariaLive = 'off'
   playedAt = performance.now()
   requestAnimationFrame(frame)

@@ -29,7 +29,7 @@ export function wordsOf({ kind, process, node, forMs }: Action): string {
 
 export const REMEDIES: Readonly<Record<Prepared['off'][number], readonly [name: string, about: string]>> = {
   protocol: ['The shipped lock', 'off: a lock written by hand, SET NX PX and a fixed pause'],
-  'check-and-delete': ['Check and delete', 'off: the key is deleted, whoever’s it is'],
+  'check-and-delete': ['Check and delete', 'off: the key is deleted, also if it is another owner’s'],
   quorum: ['Quorum', 'off: the first node alone decides'],
   'sit-out': ['Sit-out', 'off: a node that forgot votes at once'],
   renewal: ['Renewal', 'off: a lease is never extended'],

@@ -36,7 +36,7 @@ interface Fate {
   readonly kind: FateName | 'prompt'
   /** Until the request or its answer goes on, or until the driver notices that it does not. */
   readonly ms: number
-  /** How much later than that it reaches the server all the same. */
+  /** How much later than that it reaches the server in spite of that. */
   readonly lateMs: number
 }
 

@@ -58,7 +58,7 @@ export interface Bounds {
 
 /** Two speeds that differ by less than the allowance of a hundredth. */
 const SPEEDS = { slowest: 0.9955, fastest: 1.0045 }
-/** Every so many seeds requests race on the server, so that it decides about their order. */
+/** Once in this many seeds requests race on the server, so that it decides about their order. */
 const RACES_EVERY = 5
 
 const CALM = {

@@ -27,7 +27,7 @@ export async function runSeeds(first: number, count: number): Promise<Totals> {
   const totals = noTotals()
   for (let seed = first; seed < first + count; seed++) {
     const outcome = await play(drawPlan(seed)).catch(() => undefined)
-    // A run that can't even be finished: time stands still, or the code fails, maybe where nobody waits for it.
+    // A run that cannot even be finished: time stands still, or the code fails, maybe where nobody waits for it.
     if (outcome === undefined || unhandled > 0) addBrokenRun(totals, String(seed))
     else addRun(totals, outcome)
     unhandled = 0
@@ -125,7 +125,7 @@ function answerOf(worker: ReturnType<typeof fork>, task: { from: number; count: 
   })
 }
 
-/** The other end. Who is not waited for any more does not go on. */
+/** The other end. A run that is not waited for any more does not go on. */
 export function work(): void {
   process.once('disconnect', () => process.exit())
   process.on('unhandledRejection', () => unhandled++)

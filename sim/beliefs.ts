@@ -68,7 +68,7 @@ export class Beliefs {
     if (untilMs > this.#process.nowMs) this.#until(owner, untilMs)
   }
 
-  /** The locks were closed. A leader whose campaign was over has an aborted signal already, which can't report this. */
+  /** The locks were closed. A leader whose campaign was over has an aborted signal already, which cannot report this. */
   closed(): void {
     for (const [owner, { signal, held }] of this.#leases) if (signal.aborted && !held) this.ends(owner, 'closed')
   }

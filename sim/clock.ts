@@ -12,7 +12,7 @@ interface Event {
   readonly run: () => void
 }
 
-/** So many events without time going by are a loop that never ends. */
+/** This many events without time going by are a loop that never ends. */
 const MOST_AT_ONCE = 20_000
 
 export class Time {

@@ -113,7 +113,7 @@ export function drawLosses(plan: Plan, what: Loss, random: Seeded): Fault[] {
       faults.push(...rolling(plan, random, random.between(0.1, 0.8) * busyMs))
     }
   } else if (what === 'most') {
-    // Whoever wants the lease gets the vote of the one that is left, and lets go of it.
+    // A client that wants the lease gets the vote of the one that is left, and lets go of it.
     const atMs = random.between(0.1, 0.4) * busyMs
     for (const node of [ours, theirs]) {
       faults.push({

@@ -19,7 +19,7 @@ function driverOf(seed: number | string): RealDriver | undefined {
   return one < 0.068 ? 'iovalkey' : undefined
 }
 
-/** Users who may not use the lines on the servers: then whoever hears of a release first gets it. */
+/** Users who may not use the lines on the servers: then the first that hears of a release gets it. */
 function withoutLines(plan: Plan): Plan {
   if (plan.faults.length === 0) return plan
   const denied = plan.nodes.map((_, node): Fault => ({ kind: 'deny', node, what: 'line', atMs: 1, forMs: plan.busyMs }))

@@ -95,7 +95,7 @@ export type HistoryEvent = { readonly at: number } & (
   | ({ readonly kind: 'unnested'; readonly released: boolean } & Holder)
   /** Work that is to take effect once reached its store; `ran`: the script of the effect has run there. */
   | ({ readonly kind: 'effect'; readonly ran: boolean; readonly keepMs: number } & Effect)
-  /** What the caller was told of it: the result of the run that counts, and whether that was its own. */
+  /** What the caller got: the result of the run that counts, and whether that was its own. */
   | ({ readonly kind: 'told'; readonly ran: boolean; readonly asked: string } & Effect)
   /** No node has a trace of having been in use; and one has again. */
   | { readonly kind: 'blank' }
@@ -143,7 +143,7 @@ interface Setup {
   /** A node that the last part leaves frozen. */
   readonly leftFrozen: boolean
   readonly restart: 'auto' | 'strict' | 'trust'
-  /** How the clients differ in what all must have alike; empty if they don't. */
+  /** How the clients differ in what all must have alike; empty if they do not. */
   readonly unlike: string
   /** How many permits the semaphore has, as those know who know of the most; 0 if there is none. */
   readonly permits: number

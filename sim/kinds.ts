@@ -9,7 +9,7 @@ import { POOL, type KindsPlan } from './plan.ts'
 import type { Seeded } from './random.ts'
 import { ignoreLoss, outcomeOf, type Workload } from './workload.ts'
 
-/** Tickets of leases that were handed off, or are offered while their holder goes on. Whoever comes by takes one, and may leave it there for others. */
+/** Tickets of leases that were handed off, or are offered while their holder goes on. Any process that comes by takes one, and may leave it there for others. */
 export type Tickets = LeaseJson[]
 
 export interface KindsParts {
@@ -126,7 +126,7 @@ export class Kinds {
     await workload.release(lease)
   }
 
-  /** Whoever has it goes on until the next renewal. */
+  /** The process that has it goes on until the next renewal. */
   async #force(random: Seeded): Promise<void> {
     const { history, resources } = this.#parts
     const { locks, process } = this.#workload

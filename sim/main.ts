@@ -26,7 +26,7 @@ const USAGE = `npm run sim -- [options]
   --minutes M        stop after that time
   --totals           what long batches have come to so far
   --night            seed after seed on all cores, for eight hours, or --for 10m; ends at the first finding. Goes on where it was
-  --coverage         which code has run in so many seeds, and which faults have met
+  --coverage         which code has run in these seeds, and which faults have met
   --assumptions      runs in which one assumption of docs/guarantees.md is broken: what broke, and in how many; --runs M each
   --explore          every order of events of small configurations, in minutes; --all: of the large ones, too, in many hours;
                      --only NAME, --most N states each

@@ -39,7 +39,7 @@ export interface KindsPlan {
   readonly part: number
   /** How many permits the semaphore has; 0 if there is none. */
   readonly permits: number
-  /** Leases are handed off, and adopted by whoever gets hold of their tickets. */
+  /** Leases are handed off, and adopted by any process that gets hold of their tickets. */
   readonly moves: boolean
   /** Leases are adopted, or ended by a person, while their holders go on. */
   readonly meddles: boolean
@@ -60,7 +60,7 @@ export interface ProcessPlan {
   readonly rate: number
   readonly aheadMs: number
   readonly driver: Driver
-  /** Whether the engine's round trips are observed, too: most users don't, and then nobody follows them. */
+  /** Whether the engine's round trips are observed, too: most users do not, and then nobody follows them. */
   readonly observes: boolean
   /** How many callers there are in it. */
   readonly tasks: number
@@ -120,7 +120,7 @@ export function drawLeases(seed: number | string): Plan {
   const random = new Seeded(`plan ${seed}`)
   const readers = random.fork('readers')
   const plan = drawExclusive(seed, random)
-  // What nodes forget shows by those who want the same at once: readers don't.
+  // What nodes forget shows by those who want the same at once: readers do not.
   return readers.chance(plan.faults.some(isLoss) ? 0.1 : 0.5)
     ? { ...plan, readers: readers.pick([0.3, 0.6, 0.9]) }
     : plan

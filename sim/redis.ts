@@ -333,7 +333,7 @@ export class Redis {
 /** A script is refused as a whole that is given a key that the user may not use. */
 const LINE_KEYS = resourceKeys('', '').line.replace(/[{}]*$/, '')
 
-/** Commands that need memory; those that free some, or change a time, don't. */
+/** Commands that need memory; those that free some, or change a time, do not. */
 const GROWING = new Set(['set', 'hset', 'rpush', 'zadd'])
 
 /** As Redis reads one: no fraction, no exponent, no spaces. */

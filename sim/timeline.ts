@@ -119,7 +119,7 @@ function lineOf(event: HistoryEvent, names: Names): Line | undefined {
         'store',
       )
     case 'told':
-      return line(event.process, `is told of the effect ${event.key}: ${event.value}`, 'store')
+      return line(event.process, `gets the result of the effect ${event.key}: ${event.value}`, 'store')
     case 'until':
       return line(
         event.process,

@@ -8,7 +8,7 @@ export interface BackOff {
   readonly factor?: number
 }
 
-/** How long to pause after this many earlier failures: somewhere in the last half of the pause, so that many don't come at once. */
+/** How long to pause after this many earlier failures: somewhere in the last half of the pause, so that many do not come at once. */
 export function backOffMs(random: Random, { firstMs, mostMs, factor = 2 }: BackOff, failures: number): number {
   const longestMs = Math.min(firstMs * factor ** Math.min(failures, 30), mostMs)
   return longestMs * (0.5 + 0.5 * random.fraction())

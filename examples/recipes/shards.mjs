@@ -20,7 +20,7 @@ const writerOf = (shard, members) =>
 /** Called by the writer of a shard, as it sees it. All writes of the shard go by its lease; `lease.release()` gives it on. */
 async function lead(member, shard) {
   const locks = createLocks(redis(client), { label: member, ttl: '10s' })
-  const lease = await locks.acquire(shard, { wait: '20s' }) // who had it before ends first, or its lease does
+  const lease = await locks.acquire(shard, { wait: '20s' }) // the holder before ends first, or its lease does
   await guard.enter(lease)
   return { lease, locks, write: (key, value) => guard.set(lease, `{${shard}}:${key}`, value) }
 }

@@ -7,7 +7,7 @@ await pool.query(`CREATE TABLE purchase (id int PRIMARY KEY,
   state text NOT NULL CHECK (state IN ('placed', 'paid', 'shipped', 'cancelled')), changed_by text)`)
 await pool.query("INSERT INTO purchase VALUES (42, 'placed')")
 
-/** Who changes it is the one whose statement changed a row. `from` may be several states. */
+/** The process whose statement changed a row has changed the state. `from` may be several states. */
 async function move(id, from, to, by) {
   const { rows } = await pool.query(
     'UPDATE purchase SET state = $1, changed_by = $2 WHERE id = $3 AND state = ANY($4) RETURNING state',

@@ -73,7 +73,7 @@ export function cut(paths: readonly Path[]): () => void {
   return trouble('input', paths.flatMap(matches), 'drop')
 }
 
-/** So many of a hundred packets are lost, by chance. */
+/** How many of a hundred packets are lost, by chance. */
 export function lose(paths: readonly Path[], percent: number): () => void {
   return trouble('input', paths.flatMap(matches), `${now(percent)} drop`)
 }

@@ -7,7 +7,7 @@ import { ask, carriedFetch, Expiries, type HttpAnswer, type HttpAsked, type Http
 
 const REQUEST_TIMEOUT_MS = 300
 const WALL_MS = 1_700_000_000_000
-/** What the server is told of a session's time, so that its own clock never ends one. */
+/** The ttl that the server is given for a session, so that its own clock never ends one. */
 const LONG = '86400s'
 
 interface Operation {

@@ -111,7 +111,7 @@ function inWords(text: string): Pick<Request<unknown>, 'words' | 'replies' | 're
   const words = what === 'handOver' ? [{ what, owner, former }] : wordsOf(what, owners)
   const isOf = (answer: unknown): boolean => {
     const { rows, affected } = partsOf(answer)
-    // A row is as it is now, whoever has it; without an owner in it, only what was granted is returned.
+    // A row is as it is now, whatever its owner; without an owner in it, only what was granted is returned.
     if (rows === undefined || what !== 'acquire') return affected > 0
     const shown = JSON.stringify(rows)
     return (

@@ -29,7 +29,7 @@ function isLoss(fault: FaultEvent): boolean {
   return fault.name === 'replace' || fault.name === 'restore'
 }
 
-/** And votes before that is over? A copy that is younger than the sitting out can't be told from the data themselves. */
+/** And votes before that is over? A copy that is younger than the sitting out cannot be told from the data themselves. */
 function forgets(fault: FaultEvent, history: History): boolean {
   const { engine, sitOutMs } = history.setup
   if (!isLoss(fault)) return false

@@ -43,7 +43,7 @@ function wronglyTold(
   runs: readonly EventOf<'effect'>[],
 ): string | undefined {
   if (!runs.some((run) => run.value === value && run.token === token))
-    return `${process} was told of the effect ${key}: ${value}, token ${token}, which did not happen`
+    return `${process} got the result of the effect ${key}: ${value}, token ${token}, which did not happen`
   if (ran && !value.startsWith(`${asked} `))
     return `${process} was told that it made the effect ${key}, which was ${value}`
   return undefined

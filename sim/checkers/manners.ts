@@ -3,7 +3,7 @@ import type { History, Verdict } from '../history.ts'
 /** What a server answers in the course of things: it does not know the script, or has been told to refuse. */
 const USUAL = /^(NOSCRIPT|NOPERM|OOM|WRONGTYPE)/
 
-/** Servers are sent nothing that they can't take, nothing that harms their other users, a release leaves nothing, an extension makes nothing. */
+/** Servers are sent nothing that they cannot take, nothing that harms their other users, a release leaves nothing, an extension makes nothing. */
 export function manners(history: History): Verdict {
   const checker = 'manners'
   // A person ends a lease on the one name that was looked at.

@@ -4,7 +4,7 @@ import { POOL } from '../plan.ts'
 import { slowest } from './assumptions.ts'
 import { leasesOf } from './leases.ts'
 
-/** The least time that a silent node has; where round trips take as long, the two can't be told apart. */
+/** The least time that a silent node has; where round trips take as long, the two cannot be told apart. */
 const NODE_TIME_MS = 100
 /** Where nothing goes wrong, nobody waits longer for something that is free. */
 const IDLE_MS = 500
@@ -45,7 +45,7 @@ function unhealed(history: History): Wrong | undefined {
   const ended = returns(history)
   const last = history.of('call').filter(({ turn }) => turn !== 'any')
   if (last.length === 0) return { why: 'nobody had a last turn', at: history.events.at(-1)!.at }
-  // Who has another list of nodes may have none to spare.
+  // A process that has another list of nodes may have none to spare.
   const quickMs = history.setup.unlike === '' ? history.setup.quickMs : Infinity
   for (const { process, call, at, resources, turn } of last) {
     const end = ended.get(call)
@@ -79,7 +79,7 @@ function deadPlaceMs(history: History, at: number): number {
 const STAYS = new Set(['expired', 'max-hold', 'moved'])
 
 function idle(history: History): Wrong | undefined {
-  // Who waits for several resources keeps those behind it in line waiting, also for what is free.
+  // A caller that waits for several resources keeps those behind it in line waiting, also for what is free.
   const { faultless, permits } = history.setup
   if (!faultless || history.setup.resources.length - permits > 1) return undefined
   const ended = returns(history)

@@ -9,7 +9,7 @@ const NAP_MS = 1_000
 
 /**
  * A lease that is not given back ends with its signal, before validity does. A process that stands still at that time
- * can't be told; it hears of it with the next timers.
+ * cannot be told; it hears of it with the next timers.
  */
 export function signal(history: History): Verdict {
   const checker = 'signal'
@@ -28,7 +28,7 @@ export function signal(history: History): Verdict {
     let dueMs = Math.max(untilMs, fromMs + WAKE_MS)
     for (const { at, on } of jumps) {
       if (on !== process.split('.')[0] || at < beganMs || at > dueMs) continue
-      // Who stands still then, looks when it goes on; one pause may follow the other.
+      // A process that stands still then looks when it goes on; one pause may follow the other.
       let seenMs = at
       for (const pause of pauses) {
         if (pause.process === process && pause.at <= seenMs + WAKE_MS) seenMs = Math.max(seenMs, pause.untilMs)

@@ -79,7 +79,7 @@ function isNew({ fingerprint, seen }: Walk, state: State): boolean {
   return seen.add(fingerprint.a, fingerprint.b)
 }
 
-/** So many states are kept with the way to them. */
+/** This many states are kept with the way to them. */
 const MOST_KEPT = 300_000
 
 interface Reached {

@@ -143,7 +143,7 @@ export class Loose extends Model {
 
   /**
    * A number that was asked for need not be known as one to ask for. This leans on the decision, to which such a number is no
-   * vote; the exact clients don't.
+   * vote; the exact clients do not.
    */
   #tidyRunning(next: State, client: number): void {
     const asked = next[clientAt(this.shape, client) + ASKED]!

@@ -218,7 +218,7 @@ export abstract class Model {
       node,
       (owner, fence) => this.steps.release({ owner, fence }, client, token),
       (next) => {
-        // Who releases does not hold any more.
+        // A client that releases does not hold any more.
         if (this.configuration.clocks === 'good') next[at + CLIENT.over] = 1
       },
     )

@@ -55,7 +55,7 @@ interface Move {
   readonly broken: string | undefined
 }
 
-/** So many loose states have their moves remembered; all are forgotten when there are more. */
+/** Of this many loose states the moves are remembered; all are forgotten when there are more. */
 const MOST_REMEMBERED = 300_000
 
 class Follower {
@@ -73,7 +73,7 @@ class Follower {
   follow(text: string, exact: State, from: State, broken: string | undefined): State | string {
     const wanted = essenceOf(text)
     if (wanted === undefined) return this.#agreed(exact, from) ?? `apart: ${text}`
-    // To a loose winner its key is all the same: it lifts the counter by a release as well. What changes nothing need not be there.
+    // A loose winner does not need its key: it lifts the counter by a release as well. What changes nothing need not be there.
     for (const step of [wanted, wanted.replace('extend', 'release')]) {
       for (const move of this.#movesOf(from).get(step) ?? []) {
         const agreed = this.#agreed(exact, move.next)
@@ -130,7 +130,7 @@ class Follower {
       const phase = exact[a + CLIENT.phase]!
       if ((phase === PHASE.won) !== (loose[b + CLIENT.phase] === PHASE.won)) return false
       if (exact[a + CLIENT.token] !== loose[b + CLIENT.token]) return false
-      // Who holds is seen to hold, and no token is high enough for a loose client that is not for the exact one.
+      // A client that holds is seen to hold, and no token is high enough for a loose client that is not for the exact one.
       if (phase === PHASE.won && exact[a + CLIENT.over]! < loose[b + CLIENT.over]!) return false
       const hasBegun = loose[b + CLIENT.phase] !== PHASE.idle
       if (phase === PHASE.running && hasBegun && exact[a + CLIENT.floor]! > loose[b + CLIENT.floor]!) return false

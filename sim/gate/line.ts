@@ -23,7 +23,7 @@ export const LINE_BUGS: readonly Mutation[] = [
     'if line then passed',
   ),
   mutation(
-    'an offer does not go over to whoever has waited longer',
+    'an offer does not go over to an owner that has waited longer',
     'wrong variant',
     'line',
     LINE,
@@ -31,7 +31,7 @@ export const LINE_BUGS: readonly Mutation[] = [
     'if not held then',
   ),
   mutation(
-    'whoever takes over a place leaves the lock of the owner before it',
+    'an owner that takes over a place leaves the lock of the owner before it',
     'wrong variant',
     'line',
     LINE,

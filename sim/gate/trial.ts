@@ -85,7 +85,7 @@ async function bySubscriptions(most: number, driver?: RealDriver): Promise<Findi
 function wrongIn(plan: Plan): Promise<string[]> {
   return play(plan).then(
     ({ verdicts }) => failed(verdicts).map(({ checker }) => checker),
-    // A run that can't even be finished: time stands still, or the code fails.
+    // A run that cannot even be finished: time stands still, or the code fails.
     (error: unknown) => [`run: ${String(error)}`],
   )
 }

@@ -39,7 +39,7 @@ export const UNTIDY: readonly Mutation[] = [
     'queueMicrotask(() => {\n                plan.granted(acquired);\n                this.#lifetime.end();\n            });',
   ),
   mutation(
-    'where the stamp can’t be written, the scripts of all users are flushed',
+    'where the stamp cannot be written, the scripts of all users are flushed',
     'own',
     'seeds',
     'src/engines/redis/voters/admission.js',

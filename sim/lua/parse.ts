@@ -41,7 +41,7 @@ function tokens(text: string): Token[] {
   while (TOKEN.lastIndex < text.length) {
     const at = TOKEN.lastIndex
     const match = TOKEN.exec(text)
-    if (match === null) throw new SyntaxError(`Lua: can't read ${JSON.stringify(text.slice(at, at + 20))}`)
+    if (match === null) throw new SyntaxError(`Lua: cannot read ${JSON.stringify(text.slice(at, at + 20))}`)
     const [, name, number, string, symbol] = match
     if (name !== undefined) {
       if (UNKNOWN_KEYWORDS.has(name)) throw new SyntaxError(`Lua: '${name}' is not supported here`)

@@ -95,7 +95,7 @@ const warmSpare: Scenario = {
 const restoredCopy: Scenario = {
   name: 'restored-copy',
   title: 'a node that keeps every write is restored from a copy of seven seconds ago',
-  assumption: 'none, if the copy is older than a node sits out; a younger one can’t be noticed',
+  assumption: 'none, if the copy is older than a node sits out; a younger one cannot be noticed',
   without: TRUSTS,
   remedy: "restart: 'auto': it was last used too long ago, by its own stamp, and sits out",
   async play(remedied, faults) {

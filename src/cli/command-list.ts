@@ -111,7 +111,7 @@ export const COMMANDS: readonly CommandSpec[] = [
           'hold it together with others who say the same: many readers, or one writer; only on engines that have shared leases',
         '--permits N':
           'let N run at a time: hold one of the N permits of RESOURCE, whose number is in RINGFENCE_PERMIT; the same N for everyone',
-        '-E, --conflict-exit-code N': 'exit with N, instead of 193 or 194, when the lease could not be had',
+        '-E, --conflict-exit-code N': 'exit with N, instead of 193 or 194, when the lease was not granted',
       }),
       ...STORE,
       ...HOLD,

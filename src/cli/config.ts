@@ -59,7 +59,7 @@ export class Config {
 
 /**
  * The config file that was named, or else ./ringfence.json, the user's own and that of the machine. One that nobody named and that
- * can't be read may be the one that names the engine: it is passed over only where the engine is known without it.
+ * cannot be read may be the one that names the engine: it is passed over only where the engine is known without it.
  */
 export function readConfig(options: Options, output: Output, system = SYSTEM_CONFIG): Config {
   const named = options.text('config') ?? fromEnvironment('RINGFENCE_CONFIG')
@@ -185,7 +185,7 @@ function readIfThere(path: string, shownPath: string, next: string): string | un
     if (error instanceof Failure) throw error
     const { code, message } = error as NodeJS.ErrnoException
     if (code === 'ENOENT' || code === 'ENOTDIR') return undefined
-    throw new Unread(`the config file ${path} can't be read: ${message}`, next)
+    throw new Unread(`the config file ${path} cannot be read: ${message}`, next)
   } finally {
     if (file !== undefined) closeSync(file)
   }
@@ -195,7 +195,7 @@ function assertRegular(path: string, stats: Stats): void {
   if (stats.isFile()) return
   const kind = stats.isDirectory() ? 'a folder' : stats.isFIFO() ? 'a pipe' : stats.isSocket() ? 'a socket' : 'a device'
   throw new Unread(
-    `the config file ${path} can't be read: it is ${kind}, and no regular file`,
+    `the config file ${path} cannot be read: it is ${kind}, and no regular file`,
     'remove it or rename it',
   )
 }

@@ -31,7 +31,7 @@ export async function listen(server: Server, { host, port }: ListenAddress): Pro
   } catch (error) {
     throw new Failure(
       EXIT.failed,
-      `can't listen: ${(error as Error).message}`,
+      `cannot listen: ${(error as Error).message}`,
       '--listen HOST:PORT takes another',
       error,
     )

@@ -41,10 +41,10 @@ const STEPS: readonly (readonly [said: RegExp, next: string | ((error: EngineErr
     /\bREADONLY\b|read[- ]only (replica|transaction)|--(super-)?read-only option/i,
     'this server is a replica, or takes no writes: name the master in the URL',
   ],
-  [/\bMISCONF\b/, 'this Redis can’t save to its disk and refuses writes: free some space there, or see its log'],
+  [/\bMISCONF\b/, 'this Redis cannot save to its disk and refuses writes: free some space there, or see its log'],
   [
     /disk is full|no space left|\bENOSPC\b|\bEDQUOT\b/i,
-    'free some space; leases that can’t be renewed end with their ttl',
+    'free some space; leases that cannot be renewed end with their ttl',
   ],
   [/\bOOM\b/, 'the memory of the server is full: free some, or raise its maxmemory; `ringfence doctor` looks closer'],
   [SITS_OUT, whileSittingOut],
@@ -55,7 +55,7 @@ const STEPS: readonly (readonly [said: RegExp, next: string | ((error: EngineErr
   [/certificate/i, 'name the authority that signed it by ?ca=FILE in the URL'],
 ]
 
-/** What to do about an engine that can't be used. `option`: what another command needs for the same engine, with a blank before it. */
+/** What to do about an engine that cannot be used. `option`: what another command needs for the same engine, with a blank before it. */
 export function nextStep(error: EngineError, option = '', reason = error.message): string {
   return step(error, reason).replaceAll('`ringfence doctor`', () => `\`ringfence doctor${option}\``)
 }

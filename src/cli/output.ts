@@ -140,7 +140,7 @@ export class Output {
     process.stderr.write(`  next: ${clean(next)}\n`)
   }
 
-  /** Colours on a terminal alone, and not for those who don't want them. */
+  /** Colours on a terminal alone, and not for those who do not want them. */
   #styled(style: Style, text: string, stream: NodeJS.WriteStream): string {
     const noColor = (process.env['NO_COLOR'] ?? '') !== '' || process.env['TERM'] === 'dumb'
     return stream.isTTY && !noColor && !this.json ? styleText(style, text, { validateStream: false }) : text

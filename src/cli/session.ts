@@ -80,7 +80,7 @@ function named(error: unknown, { url }: Connection, option: string): unknown {
   if (!(error instanceof EngineError)) return error
   const reason = reasonOf(error)
   const next = nextStep(error, option, reason)
-  return new Failure(EXIT.engine, `the engine ${url} can't be used: ${reason}`, next, error)
+  return new Failure(EXIT.engine, `the engine ${url} cannot be used: ${reason}`, next, error)
 }
 
 /** Why an engine failed, in one line. */

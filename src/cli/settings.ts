@@ -200,7 +200,7 @@ export function readOrThrow(path: string, what: string): string {
   try {
     return readFileSync(path, 'utf8')
   } catch (error) {
-    throw usage(`${what} can't be read: ${(error as Error).message}`)
+    throw usage(`${what} cannot be read: ${(error as Error).message}`)
   }
 }
 

@@ -110,7 +110,7 @@ function classified(error: unknown): { exitCode: number; next: string | undefine
 /** A result that could not be written, on a full disk, is no success. The stdout of run and elect is the command's. */
 function unwritten(error: NodeJS.ErrnoException): never {
   if (error.code === 'EPIPE') process.exit(signalCode('SIGPIPE'))
-  process.exit(report(new Failure(EXIT.failed, `stdout can't be written to: ${error.message}`), plain))
+  process.exit(report(new Failure(EXIT.failed, `stdout cannot be written to: ${error.message}`), plain))
 }
 
 const plain = new Output({ json: false, quiet: false })

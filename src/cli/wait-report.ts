@@ -96,7 +96,7 @@ export class WaitReport {
   }
 
   async #look(): Promise<void> {
-    // Who waits learns from the wait itself that the engine can't be reached.
+    // The wait itself says so if the engine cannot be reached.
     const asked = [...new Set([...this.#owners.values()].flat().toReversed())].slice(0, MOST_LOOKS)
     const lease = await this.#subject.lease(asked).catch(() => undefined)
     this.#seen = { lease, atMs: this.#clock.monotonicMs() }

@@ -169,7 +169,7 @@ export interface Past {
   readonly entries: readonly PastRow[]
   /** There are older ones. */
   readonly more: boolean
-  /** Whether it outlives a restart, and if it can't be written, why. */
+  /** Whether it outlives a restart, and if it cannot be written, why. */
   readonly kept: 'in memory' | 'in a file'
   readonly trouble: string | null
 }

@@ -72,7 +72,7 @@ export class SharedLocks<Client extends object> {
     return isAlike && clients.length === members.length && clients.every((client) => members.includes(client))
   }
 
-  /** Its clients are closed: who comes with them again gets an engine of its own. */
+  /** Its clients are closed: a call that comes with them again gets an engine of its own. */
   forget(): void {
     for (const client of this.clients) {
       const others = known.get(client)!.filter((shared) => (shared as unknown) !== this)

@@ -5,7 +5,7 @@ import { program } from '../../harness/binaries.ts'
 import { createFolder } from '../../harness/temporary-folder.ts'
 
 export interface VisitOptions extends BrowserContextOptions {
-  /** Complaints of the browser that belong to the test, such as that a server which was stopped can't be reached. */
+  /** Complaints of the browser that belong to the test, such as that a server which was stopped cannot be reached. */
   expected?: RegExp
 }
 
@@ -17,7 +17,7 @@ export interface Visitor {
 }
 
 const ARGS = [
-  // Tests may run as root and in containers, where Chromium can't build its sandbox. It sees pages of our own alone.
+  // Tests may run as root and in containers, where Chromium cannot build its sandbox. It sees pages of our own alone.
   '--no-sandbox',
   '--disable-gpu',
   '--disable-quic',

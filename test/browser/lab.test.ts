@@ -15,7 +15,7 @@ import { hardToRead, outside } from './readable.ts'
 
 const browser = oneBrowser()
 const TYPES: Readonly<Record<string, string>> = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css' }
-/** Some more than it has, so that it can't grow unnoticed. */
+/** Some more than it has, so that it cannot grow unnoticed. */
 const MOST_BYTES = 130_000
 const PHONE = { isMobile: true, hasTouch: true }
 let folder: string

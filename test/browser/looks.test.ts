@@ -10,7 +10,7 @@ import { Stage } from './stage.ts'
 
 const browser = oneBrowser()
 const PAGE = join(import.meta.dirname, '../../dist/dashboard/page')
-/** Some more than it has, so that it can't grow unnoticed. */
+/** Some more than it has, so that it cannot grow unnoticed. */
 const MOST_BYTES = 32_000
 
 test('the whole page is small: all of its files, compressed, are below the bound', () => {

@@ -19,7 +19,7 @@ test('after a restart of its server the page has what is true now, and history b
   await isTrue('the grant was seen', async () => (await history(page)).includes(`granted ${stays.token}`))
 
   await stage.site.close()
-  await page.getByText('The dashboard’s server can’t be reached.').waitFor()
+  await page.getByText('The dashboard’s server cannot be reached.').waitFor()
   expect(await page.getByRole('status').first().textContent()).toBe('not connected')
   // What was known is still there to be read, and marked as old.
   expect(await names(page)).toEqual(['early', 'stays'])

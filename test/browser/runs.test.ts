@@ -73,7 +73,7 @@ test('a job that nobody holds is found by its name, with its runs, which are not
   await isTrue('the third run', async () => (await shown()) === [done(2), ...known()].join('\n'))
 
   await server.stop()
-  await page.getByText('The runs could not be had: the store of runs: ').waitFor()
+  await page.getByText('The runs could not be loaded: the store of runs: ').waitFor()
   expect(await page.locator('#runs li').count()).toBe(3)
   await page.locator('#search').fill('')
   await row(page, 'nightly-2').locator('.resource').click()

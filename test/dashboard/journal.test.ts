@@ -144,7 +144,7 @@ describe('the file of the history', () => {
     removeFolder(inner)
     one.add({ ...ENTRY, at: clock.wallMs(), token: '1' })
     expect((await one.readInTurns()).map(({ token }) => token)).toEqual(['1'])
-    expect(one.trouble).toMatch(/can't be opened: ENOENT/)
+    expect(one.trouble).toMatch(/cannot be opened: ENOENT/)
     expect(one.losses).toEqual({ failures: 1, dropped: 0 })
     mkdirSync(inner)
     await clock.advance(10_000)
@@ -162,8 +162,8 @@ describe('the file of the history', () => {
     expect(() => journal(writable)).toThrow(
       /^history: expected a file of this user alone, but .* can be written to by others/,
     )
-    expect(() => journal(link)).toThrow(/^history: .* can't be opened: ELOOP/)
-    expect(() => journal(folder)).toThrow(/^history: .* can't be opened: EISDIR/)
+    expect(() => journal(link)).toThrow(/^history: .* cannot be opened: ELOOP/)
+    expect(() => journal(folder)).toThrow(/^history: .* cannot be opened: EISDIR/)
     expect(() => journal('/dev/null')).toThrow(/is no regular file/)
     expect(readFileSync(writable, 'utf8')).toBe('theirs')
   })

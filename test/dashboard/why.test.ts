@@ -53,7 +53,7 @@ describe('why a lease is stuck', () => {
     expect(said()).toEqual([
       'fact: Nobody holds it now. It is offered to <web-3:4711>, the first in line, for 2 s more; then to the next.',
       'fact: One waits for it.',
-      'next: It is not stuck: who wants it can have it.',
+      'next: It is not stuck: nobody holds it.',
     ])
   })
 
@@ -163,7 +163,7 @@ describe('why a lease is stuck', () => {
     const { clock, look, said } = stuck()
     expect(said()).toEqual([
       'fact: Nobody holds it, and nothing was seen of it.',
-      'next: It is not stuck: who wants it can have it.',
+      'next: It is not stuck: nobody holds it.',
     ])
     look()
     for (let token = 1n; token < 6n; token++) {

@@ -194,7 +194,7 @@ export class Elections {
     })
   }
 
-  /** Who refuses never says yes to a confirmation, and the other way round. */
+  /** A node that refuses never says yes to a confirmation, and the other way round. */
   #answers({ token }: Request, said: Truth['said'][number]): (NodeAnswer | typeof REFUSED)[] {
     if (token > 0 && said === 'refused') return [{ kind: 'out' }]
     const numbers = Array.from({ length: this.#one.most }, (_, index) => index + 1)

@@ -8,7 +8,7 @@ const ROUNDS = 12
 
 /**
  * From here on nothing goes wrong any more: everything that is on its way arrives, every waiter comes to the line again and
- * again, and whoever holds the lock releases it. Says who is not served. Time passes only if something had gone wrong before;
+ * again, and the holder of the lock releases it. Says who is not served. Time passes only if something had gone wrong before;
  * otherwise nobody should have to wait until a lock or an offer runs out.
  */
 export function standsStill(model: LineClients, from: State): string | undefined {

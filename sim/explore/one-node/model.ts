@@ -123,7 +123,7 @@ class OneNode implements Explorable, Fingerprints {
       (next) => {
         this.#put(next, after)
         if (isNews) next[at(client) + CLIENT.votes] = next[at(client) + CLIENT.votes]! | (1 << after.vote)
-        // Who releases does not hold any more, or has given up.
+        // A client that releases does not hold any more, or has given up.
         if (kind === 'release') this.#leave(next, client)
       },
     )

@@ -191,7 +191,7 @@ end:
   od
 }
 
-/* Whoever had begun at the crash holds nothing any more: its validity is over, or it never won. */
+/* A client that had begun before the crash holds nothing any more: its validity is over, or it never won. */
 #define is_past(c) (!begun_at_crash[c] || over[c] || phase[c] == LOST)
 
 inline crash(n) {

@@ -118,7 +118,7 @@ function runtimeFolder(): string {
 function withoutFolder(error: unknown): Failure {
   return new Failure(
     EXIT.failed,
-    `the file with the deadline of the lease can't be written: ${(error as Error).message}`,
+    `the file with the deadline of the lease cannot be written: ${(error as Error).message}`,
     ['ENOSPC', 'EDQUOT'].includes((error as NodeJS.ErrnoException).code ?? '')
       ? 'free some space there, or set TMPDIR to a folder on another disk'
       : 'set TMPDIR to a folder that this user may write to',

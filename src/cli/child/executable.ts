@@ -16,7 +16,7 @@ export function assertExecutable(command: string): void {
     throw new Failure(EXIT.notExecutable, `${command}: not executable`, `chmod +x ${command}, or name its interpreter`)
   if (command.includes('/') && states.includes('hidden'))
     throw new Failure(EXIT.notExecutable, `${command}: this user may not look there`, 'run it as a user who may')
-  // As execvp does it: a folder of PATH that can't be read is passed over.
+  // As execvp does it: a folder of PATH that cannot be read is passed over.
   throw new Failure(
     EXIT.notFound,
     `${command}: command not found`,
@@ -33,7 +33,7 @@ function assertInterpreter(command: string, path: string): void {
   const next = 'correct its first line, which begins with #!'
   if (state === 'missing')
     throw new Failure(EXIT.notFound, `${command}: its interpreter ${interpreter} was not found`, next)
-  throw new Failure(EXIT.notExecutable, `${command}: its interpreter ${interpreter} can't be executed`, next)
+  throw new Failure(EXIT.notExecutable, `${command}: its interpreter ${interpreter} cannot be executed`, next)
 }
 
 /** As much as the kernel looks at; nothing of a file that this user may execute but not read. */

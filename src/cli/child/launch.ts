@@ -6,7 +6,7 @@ import { statOf } from './processes.ts'
 
 /**
  * Stands where the command will be, so that its process group can be watched before there is anything to watch: tells its
- * own number, waits for the word, and becomes the command. If ringfence is gone before that, it ends. If the command can't
+ * own number, waits for the word, and becomes the command. If ringfence is gone before that, it ends. If the command cannot
  * be executed, it leaves a file that says so; the exit code alone could be the command's own. (bash would exit without its trap.)
  */
 const PLACEHOLDER = `

@@ -82,7 +82,7 @@ export class Family {
   }
 
   /**
-   * Numbers are given out in turn. A command that took a moment can't have used them all up, so what it started has a
+   * Numbers are given out in turn. A command that took a moment cannot have used them all up, so what it started has a
    * number between its own and the last one given out, unless they began again at the bottom meanwhile. To look at
    * everybody would cost a short command a tenth of its time.
    */

@@ -170,7 +170,7 @@ export class Supervision {
     if (reason === 'max-hold') return 'the lease was held for as long as --max-hold allows'
     if (reason !== 'unreachable') return reason
     const leftMs = this.#lease.remaining()
-    return `the lease can't be renewed and ${leftMs > 0 ? `ends in ${span(leftMs)}` : 'is over'}`
+    return `the lease cannot be renewed and ${leftMs > 0 ? `ends in ${span(leftMs)}` : 'is over'}`
   }
 
   #deadlines(): LeaseDeadlines {
@@ -184,7 +184,7 @@ export class Supervision {
       this.#file.write(deadlines)
     } catch (error) {
       // The old deadline stands, and the watchdog goes by it: too early, never too late.
-      this.#terms.warn(`the deadline file can't be written: ${(error as Error).message}`)
+      this.#terms.warn(`the deadline file cannot be written: ${(error as Error).message}`)
     }
   }
 

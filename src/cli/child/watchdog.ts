@@ -2,7 +2,7 @@ import { spawn, type ChildProcess } from 'node:child_process'
 import { signalGroup } from './processes.ts'
 
 /**
- * Ends the command when ringfence can't: when it was killed, or is stopped while the deadline comes. A shell, because
+ * Ends the command when ringfence cannot: when it was killed, or is stopped while the deadline comes. A shell, because
  * it is there in a millisecond and needs one megabyte; in a session of its own, so that nothing sent to ringfence's process
  * group or to the terminal's reaches it.
  *

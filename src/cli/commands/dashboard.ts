@@ -120,7 +120,7 @@ function readToken(file: string, option: string): string {
   try {
     token = readFileSync(file, 'utf8').trim()
   } catch (error) {
-    throw usage(`--${option}: can't be read: ${(error as Error).message}`, MAKE_TOKEN)
+    throw usage(`--${option}: cannot be read: ${(error as Error).message}`, MAKE_TOKEN)
   }
   if (token === '') throw usage(`--${option}: expected a token in ${file}, got an empty file`, MAKE_TOKEN)
   return token

@@ -51,7 +51,7 @@ async function examined({ line, output }: Call, { locks }: Session): Promise<Dia
     const before = isWatched ? await locks.probe() : []
     const findings = await locks.check()
     const servers = isShown ? await locks.probe() : []
-    // A server that went or came back meanwhile is in the findings as it was: they would be told of one that is not so any more.
+    // A server that went or came back meanwhile is in the findings as it was before: they would describe a state that is over.
     const isSteady = !isWatched || statesOf(before) === statesOf(servers)
     if (!isSteady && look < MOST_LOOKS) continue
     const groups = grouped(findings)

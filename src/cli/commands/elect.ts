@@ -33,14 +33,14 @@ export async function elect(call: Call): Promise<number> {
   return withLocks(call, work, (engine) => holder.locksOptions(engine))
 }
 
-/** An election waits for its engine forever. Who started it must hear of that, and once. */
+/** An election waits for its engine forever. The person who started it must hear of that, and once. */
 function reachability(call: Call, name: string, url: string, cause: Error | undefined): void {
   if (cause === undefined) {
     call.output.say(`the engine ${url} answers again`)
     tell(call, { event: 'reachable', name })
   } else {
     const reason = reasonOf(cause)
-    call.output.say(`campaigning goes on, but the engine ${url} can't be used: ${reason}`)
+    call.output.say(`campaigning goes on, but the engine ${url} cannot be used: ${reason}`)
     tell(call, { event: 'unreachable', name, reason })
   }
 }

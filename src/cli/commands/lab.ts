@@ -54,7 +54,7 @@ function readFiles(): ReadonlyMap<string, File> {
     )
   } catch (error) {
     const next = 'install ringfence again; in a clone of its repository, npm run build'
-    throw new Failure(EXIT.failed, `the page of the lab can't be read: ${(error as Error).message}`, next, error)
+    throw new Failure(EXIT.failed, `the page of the lab cannot be read: ${(error as Error).message}`, next, error)
   }
 }
 

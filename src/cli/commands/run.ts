@@ -46,7 +46,7 @@ export async function run(call: Call): Promise<number> {
   })
 }
 
-/** The number is part of the pool: who says another one has other permits. */
+/** The number is part of the pool: a call with another one has other permits. */
 const PERMITS_NEXT =
   'ringfence run --permits 4 NAME -- COMMAND: at most four at a time, the same number wherever NAME is used'
 
@@ -67,11 +67,11 @@ interface OncePlan {
 
 interface HeldPlan {
   readonly kind: 'held'
-  /** Undefined: forever, but not for an engine that can't be reached. */
+  /** Undefined: forever, but not for an engine that cannot be reached. */
   readonly wait: number | undefined
   readonly shared: boolean
   readonly permits: number | undefined
-  /** When it could not be had. */
+  /** When the lease was not granted. */
   readonly exitCode: number | undefined
 }
 
@@ -193,7 +193,7 @@ function complainOfUnnoticedLoss({ output }: Call): void {
 }
 
 /**
- * Without a given time it waits forever for a holder. An engine that can't be reached at the start is reported at once,
+ * Without a given time it waits forever for a holder. An engine that cannot be reached at the start is reported at once,
  * because the URL may have a typing error.
  */
 async function acquire(call: Call, holder: Holder, locks: Locks, plan: HeldPlan): Promise<Lease> {

@@ -138,7 +138,7 @@ export function isSecure({ scheme }: Address): boolean {
   return /^(rediss|valkeys|etcds|consuls)(\+|$)/.test(scheme)
 }
 
-/** With TLS, the files of certificates that are named because the system's own don't do. Without, there are none to name. */
+/** With TLS, the files of certificates that are named because the system's own do not do. Without, there are none to name. */
 export function certificatesOf(address: Address): Record<string, Buffer> | undefined {
   if (!isSecure(address)) return undefined
   const files = Object.entries(address.parameters.take(['ca', 'cert', 'key']))
@@ -154,7 +154,7 @@ export function certificate(name: string, file: string): Buffer {
   try {
     return readFileSync(file)
   } catch (error) {
-    throw usage(`--engine: ${name}: can't be read: ${(error as Error).message}`)
+    throw usage(`--engine: ${name}: cannot be read: ${(error as Error).message}`)
   }
 }
 

@@ -117,7 +117,7 @@ function keepName(name: string, callback: (error: null, name: string) => void): 
 }
 
 /**
- * Of a sentinel or a node of a Cluster that can't be reached ioredis says only that the connection was closed. One connection of
+ * Of a sentinel or a node of a Cluster that cannot be reached ioredis says only that the connection was closed. One connection of
  * our own finds out why; `lastNodeError` is where the driver puts such a reason, and where the engine looks for it.
  */
 function withReasons(opened: OpenClient, group: IoredisLike, probe: () => IoredisLike): OpenClient {
@@ -174,7 +174,7 @@ const NO_DATABASE = /DB index|'select' command|SELECT is not allowed/
 function withoutDatabase(database: number, at: string, error: Error): Failure {
   return new Failure(
     EXIT.engine,
-    `the database ${database} of ${at} can't be used: ${error.message}`,
+    `the database ${database} of ${at} cannot be used: ${error.message}`,
     'name a database in the URL that this server has and this user may select; without one it is 0',
     error,
   )

@@ -131,7 +131,7 @@ export function mariadbSettings(driver: string, host: Host, tls: Record<string, 
   }
   if (tls !== undefined && isIP(host.host) !== 0) {
     throw usage(
-      `--engine: expected the name of a host, got ${host.host}: the driver mysql2 can't check the certificate of an address`,
+      `--engine: expected the name of a host, got ${host.host}: the driver mysql2 cannot check the certificate of an address`,
       'name the host as its certificate does, or npm install mariadb',
     )
   }

@@ -78,7 +78,7 @@ export function storeFailure(error: unknown, { url }: Store): unknown {
   if (error instanceof Failure || error instanceof RangeError || error instanceof TypeError) return error
   const reason = reasonOf(error instanceof Error ? error : new Error(String(error)))
   const next = DENIED.test(reason) ? rightsOf(url) : 'is the server up, and the URL right?'
-  const said = reason.startsWith('the run is recorded') ? reason : `the store ${url} can't be used: ${reason}`
+  const said = reason.startsWith('the run is recorded') ? reason : `the store ${url} cannot be used: ${reason}`
   return new Failure(EXIT.engine, said, next, error)
 }
 

@@ -143,7 +143,7 @@ export class Details {
         this.#list(entries)
       }
     } catch (error) {
-      if (resource === this.resource) this.#note(sentence(`the history could not be had: ${reason(error)}`))
+      if (resource === this.resource) this.#note(sentence(`the history could not be loaded: ${reason(error)}`))
     }
     this.#asking = false
     this.#dueMs = nowMs() + EVERY_MS

@@ -49,7 +49,7 @@ export class PastSearch {
       this.#list.replaceChildren(...entries.map((row) => this.#entry(row)))
       const said = [`${more ? 'The newest ' : ''}${plural(entries.length, 'entry', 'entries')}.`]
       if (kept === 'in memory') said.push('Kept in memory: it began with the dashboard’s server.')
-      if (trouble !== null) said.push(sentence(`the file of the history can’t be written: ${trouble}`))
+      if (trouble !== null) said.push(sentence(`the file of the history cannot be written: ${trouble}`))
       setText(this.#note, said.join(' '))
     } catch (error) {
       if (asked === this.#asked) setText(this.#note, sentence(`the history could not be searched: ${reason(error)}`))

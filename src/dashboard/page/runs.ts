@@ -60,7 +60,7 @@ export class RunList {
       if (job === this.#job) this.#show(runs, this.#isSought && runs.length === 0 ? 'No run is recorded.' : '')
     } catch (error) {
       // What was known stays on show.
-      if (job === this.#job) this.#say(sentence(`the runs could not be had: ${reason(error)}`))
+      if (job === this.#job) this.#say(sentence(`the runs could not be loaded: ${reason(error)}`))
     }
     this.#isAsking = false
     this.#dueMs = Math.min(this.#dueMs, nowMs() + EVERY_MS)

@@ -318,7 +318,7 @@ export class Board {
     atMs: number,
     exact = false,
   ): void {
-    // What is told of it later, before a look has seen it, needs a place.
+    // What the locks report of it later, before a look has seen it, needs a place.
     const marks = this.#marksOf(resource, { owner, token }) ?? (exact ? noMarks() : undefined)
     const happened = { atMs, type, owner, token, exact, ...given({ marks }) }
     if (this.#histories.add(resource, happened)) this.#noted(resource, happened)

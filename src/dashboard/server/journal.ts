@@ -227,7 +227,7 @@ function openOurs(file: string): number {
     // Where a system has no such flag, it is undefined, and counts as 0.
     descriptor = openSync(file, O_APPEND | O_CREAT | O_RDWR | O_NOFOLLOW | O_NONBLOCK, 0o600)
   } catch (error) {
-    throw new TypeError(`history: ${file} can't be opened: ${messageOf(error)}`, { cause: error })
+    throw new TypeError(`history: ${file} cannot be opened: ${messageOf(error)}`, { cause: error })
   }
   const { uid, mode } = fstatSync(descriptor)
   const self = process.geteuid?.()

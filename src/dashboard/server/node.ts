@@ -31,7 +31,7 @@ function requestOf(incoming: IncomingMessage): Request | undefined {
       if (name === ':authority') headers.set('host', value)
       else if (!name.startsWith(':')) headers.append(name, value)
     }
-    // Who we are is for the Host header to say, which is looked at where it matters; here it must only be a URL.
+    // Our own name is in the Host header, which is looked at where it matters; here it must only be a URL.
     const url = `${'encrypted' in socket ? 'https' : 'http'}://localhost${target}`
     if (method === 'GET' || method === 'HEAD') return new Request(url, { method, headers })
     const body = Readable.toWeb(incoming) as unknown as ReadableStream<Uint8Array>

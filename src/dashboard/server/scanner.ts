@@ -90,7 +90,7 @@ export class Scanner {
     this.#wake()
   }
 
-  /** Until the next look is due; who begins to watch meanwhile makes it due earlier. */
+  /** Until the next look is due; a page that begins to watch meanwhile makes it due earlier. */
   async #sleep(): Promise<void> {
     for (;;) {
       const { clock, everyMs, idleMs } = this.#plan

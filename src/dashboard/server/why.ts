@@ -171,7 +171,7 @@ function doctor({ diagnosis, nodes: states }: WhyFacts): WhyLine[] {
 
 function next({ resource, rows, entries }: WhyFacts): WhyLine[] {
   const [row] = rows
-  if (row === undefined || row.offered) return [advice('It is not stuck: who wants it can have it.')]
+  if (row === undefined || row.offered) return [advice('It is not stuck: nobody holds it.')]
   const begun = entries.filter(({ type, agoMs }) => agoMs < 60_000 && (type === 'granted' || type === 'handed over'))
   if (begun.length >= BUSY)
     return [

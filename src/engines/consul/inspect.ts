@@ -13,7 +13,7 @@ export async function* inspectConsul(call: ConsulCall, resource?: string): Async
       resource: name,
       owner: value?.owner ?? 'unknown',
       token: createIndex,
-      // The servers don't tell when a session was last renewed. This is the most, if they end it in time.
+      // The servers do not tell when a session was last renewed. This is the most, if they end it in time.
       remainingMs: session === undefined ? undefined : value?.ttlMs,
       // Compares the clocks of two machines, because there is no other way to know.
       ...(value === undefined ? {} : { heldMs: Math.max(0, call.clock.wallMs() - value.sinceMs) }),

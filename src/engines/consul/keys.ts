@@ -1,4 +1,4 @@
-/** The value of a lock's key: the owner, and what the servers don't tell about its session. */
+/** The value of a lock's key: the owner, and what the servers do not tell about its session. */
 export interface ConsulValue {
   readonly owner: string
   readonly ttlMs: number

@@ -8,7 +8,7 @@ import type { ConsulPlan } from './engine.ts'
 const WAIT_MS = 5000
 /** Each watch holds a connection, and a server takes 200 from one machine. Beyond this number we poll. */
 const MOST_WATCHED_KEYS = 64
-/** Between two tries while the servers don't answer. */
+/** Between two tries while the servers do not answer. */
 const RETRY = { firstMs: 100, mostMs: 1000 }
 
 /** Blocking queries: Consul answers them when the key has changed. */

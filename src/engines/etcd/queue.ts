@@ -10,7 +10,7 @@ import { ownLeaseId, valueText, type KeyRange } from './keys.ts'
 
 /** A waiter looks again after this time at the latest: the member that it listens to may hang. */
 const LONGEST_SILENCE_MS = 5000
-/** Between two tries while the servers don't answer. */
+/** Between two tries while the servers do not answer. */
 const RETRY = { firstMs: 100, mostMs: 1000 }
 
 /** A request and its place in the queue. */

@@ -46,7 +46,7 @@ async function load(): Promise<SqliteLibrary> {
 }
 
 /**
- * Not by `import`: TypeScript and bundlers for older versions of Node don't know the module. When it is loaded, Node warns on
+ * Not by `import`: TypeScript and bundlers for older versions of Node do not know the module. When it is loaded, Node warns on
  * stderr that it is experimental. Users can do nothing about that, and cron would send a mail about it at every run.
  */
 function builtInLibrary(): { readonly DatabaseSync: unknown } | undefined {

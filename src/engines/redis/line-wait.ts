@@ -356,7 +356,7 @@ export class LineWait {
     return wasSilent ? silent : undefined
   }
 
-  /** If there is a cause for so many nodes that the others are no quorum. */
+  /** If the nodes without a cause are no quorum. */
   #failureIf(causeOf: (line: Line, node: RedisNode) => Error | undefined): EngineError | undefined {
     const { nodes } = this.#plan
     const failures = nodes.flatMap((node, index) => {

@@ -21,7 +21,7 @@ const MOST_OWN = 256
 type Told = (index: number, owner: string) => void
 
 interface Channel {
-  /** Who is called after a release; and who is told of offers, if it wants to be. */
+  /** What to call after a release, and what to call with an offer, if it wants to know of these. */
   readonly watchers: Map<() => void, Told | undefined>
   /** True when enough nodes have confirmed that no release can go unnoticed. */
   armed: Promise<boolean>
@@ -55,7 +55,7 @@ export class RedisWakeups {
     this.#quorum = quorumOf(nodes.length)
   }
 
-  /** `offered`: is told of every offer, whomever it is for. */
+  /** `offered` is called with every offer, for any owner. */
   watch(names: readonly string[], freed: () => void, offered?: Told): Watch {
     const channels = names.map((name) => this.#channel(name))
     for (const channel of channels) {

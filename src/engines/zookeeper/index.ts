@@ -47,7 +47,7 @@ export function zookeeper(driver: ZookeeperDriver, servers: string, options: Zoo
   }
   if (acl === 'creator' && credentials === undefined) {
     throw new TypeError(
-      "acl: expected 'anyone' without auth, got 'creator': the servers don't know who that would be; give auth too",
+      "acl: expected 'anyone' without auth, got 'creator': the servers do not know who that would be; give auth too",
     )
   }
   const maxTtlMs = durationMs(maxTtl, 'maxTtl', { minMs: 50, maxMs: 86_400_000 })

@@ -260,7 +260,7 @@ export class ZookeeperSession {
     connectionManager.socket?.destroy(new Error('given up'))
   }
 
-  /** After this the client does not connect again, but waits for the server to hang up. We don't wait for that. */
+  /** After this the client does not connect again, but waits for the server to hang up. We do not wait for that. */
   #refused(over: NotConnectedError): void {
     this.#end(over)
     this.#drop()

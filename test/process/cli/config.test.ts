@@ -34,7 +34,7 @@ describe('a config file that nobody named', () => {
     const env = { XDG_CONFIG_HOME: elsewhere.file('home') }
     const { code, stderr } = await elsewhere.run(['status'], { env, user: serverUser() })
     expect(stderr).toMatch(
-      /^ringfence: the config file .* can't be read: EACCES.*\n {2}next: if HOME or XDG_CONFIG_HOME is of/,
+      /^ringfence: the config file .* cannot be read: EACCES.*\n {2}next: if HOME or XDG_CONFIG_HOME is of/,
     )
     expect(code).toBe(EXIT.usage)
   })
@@ -59,7 +59,7 @@ describe('a config file that nobody named', () => {
         code: EXIT.usage,
         signal: null,
         stdout: '',
-        stderr: `ringfence: the config file ringfence.json can't be read: it is ${kind}, and no regular file\n  next: remove it or rename it\n`,
+        stderr: `ringfence: the config file ringfence.json cannot be read: it is ${kind}, and no regular file\n  next: remove it or rename it\n`,
       })
       execFileSync('rm', ['-r', there])
     }
@@ -118,14 +118,14 @@ describe('a config file that nobody named', () => {
     const under = ['sh', '-c', 'cd closed && chmod 0 . && exec "$@"', 'sh', ...as(serverUser())]
     const { code, stderr } = await elsewhere.run(['status'], { under })
     expect(stderr).toMatch(
-      /^ringfence: the config file ringfence\.json can't be read: EACCES.*\n {2}next: run it in a folder /,
+      /^ringfence: the config file ringfence\.json cannot be read: EACCES.*\n {2}next: run it in a folder /,
     )
     expect(code).toBe(EXIT.usage)
     chmodSync(elsewhere.file('closed'), 0o755)
     const engine = `file:${elsewhere.file('state/own.db')}`
     const named = await elsewhere.run(['status', '-e', engine], { under })
     expect(named.stderr).toMatch(
-      /^ringfence: the config file ringfence\.json can't be read: EACCES.* is passed over, .*\n$/,
+      /^ringfence: the config file ringfence\.json cannot be read: EACCES.* is passed over, .*\n$/,
     )
     expect(named.code).toBe(0)
   })

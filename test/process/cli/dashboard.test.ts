@@ -222,7 +222,7 @@ test('a history in a file outlives a restart; a disk that is full in the middle 
 
 test.each([
   [['--history', '/dev/null'], /--history: expected a file of this user alone, but \/dev\/null is no regular file/],
-  [['--history', '/nowhere/history'], /--history: .* can't be opened: ENOENT/],
+  [['--history', '/nowhere/history'], /--history: .* cannot be opened: ENOENT/],
   [['--engine', 'a=file:x', '--engine', 'a=file:y'], /--engine: two are called a/],
   [['--engine', 'a=nothing://x', '--engine', 'file:y'], /--engine: expected a URL with one of/],
   [['--listen', '0.0.0.0:0'], /without a token only this machine may look, but 0\.0\.0\.0 is open to others/],
@@ -230,7 +230,7 @@ test.each([
   [['--listen', '127.0.0.1.example:0'], /without a token/],
   [['--listen', 'x:y'], /--listen: expected PORT or HOST:PORT, got 'x:y'/],
   [['--listen', '99999'], /--listen: expected/],
-  [['--token-file', '/does/not/exist'], /--token-file: can't be read/],
+  [['--token-file', '/does/not/exist'], /--token-file: cannot be read/],
   [['--token-file', '/dev/null'], /--token-file: expected a token in/],
   [['--path', 'x'], /path: expected a path/],
   [['--origin', 'x'], /--origin: expected an origin/],
@@ -253,7 +253,7 @@ test('a token that is too short is refused without being repeated', async () => 
 
 test('a port that is taken, and an engine that is away: the one ends it, the other is told on the page', async () => {
   const taken = await home.run(['dashboard', '--listen', `127.0.0.1:${server.port}`], { env: { RINGFENCE_URL: url } })
-  expect(taken).toMatchObject({ code: EXIT.failed, stderr: expect.stringContaining("can't listen: ") as string })
+  expect(taken).toMatchObject({ code: EXIT.failed, stderr: expect.stringContaining("cannot listen: ") as string })
   await using other = await startRedis({ password: PASSWORD })
   const away = `redis://:${encodeURIComponent(PASSWORD)}@${other.host}:${other.port}`
   const command = home.start(['dashboard', '--listen', '0'], { env: { RINGFENCE_URL: away } })

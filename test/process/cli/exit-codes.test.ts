@@ -259,7 +259,7 @@ test('a command that is not there is told before anything is locked, with the co
 
 test.each([
   ['not there', '/nope/sh', EXIT.notFound, 'was not found'],
-  ['a folder', '/', EXIT.notExecutable, "can't be executed"],
+  ['a folder', '/', EXIT.notExecutable, "cannot be executed"],
 ])('a script whose interpreter is %s is told before anything is locked', async (_what, interpreter, code, why) => {
   await using own = new Home()
   writeFileSync(own.file('script'), `#! ${interpreter} -e\n`, { mode: 0o755 })
@@ -310,7 +310,7 @@ test.each([[['--version']], [['help']], [['status']], [['status', '--json']], [[
     const under = ['sh', '-c', 'exec "$@" >/dev/full', 'sh']
     expect(await home.run(args, { under })).toMatchObject({
       code: EXIT.failed,
-      stderr: expect.stringMatching(/^ringfence: stdout can't be written to: ENOSPC.*\n$/) as string,
+      stderr: expect.stringMatching(/^ringfence: stdout cannot be written to: ENOSPC.*\n$/) as string,
     })
     const fails = await home.run(['status', '-e', 'redis://127.0.0.1:1'], { under })
     expect(fails.code).toBe(EXIT.engine)
@@ -328,7 +328,7 @@ test('an engine that gives no answer is not a resource that is busy', async () =
 test('an engine that is not there fails at once without --wait, and is waited for with it', async () => {
   const env = { RINGFENCE_URL: 'redis://127.0.0.1:1' }
   const { code, stderr } = await home.run(['run', 'x', '--', 'true'], { env })
-  expect(stderr).toMatch(/^ringfence: the engine redis:\/\/127\.0\.0\.1:1 can't be used: .*ECONNREFUSED.*\n {2}next: /)
+  expect(stderr).toMatch(/^ringfence: the engine redis:\/\/127\.0\.0\.1:1 cannot be used: .*ECONNREFUSED.*\n {2}next: /)
   expect(code).toBe(EXIT.engine)
   const began = performance.now()
   expect(await home.run(['run', '--wait', '1500ms', 'x', '--', 'true'], { env })).toMatchObject({ code: EXIT.engine })

@@ -83,7 +83,7 @@ test.each(['killed', 'frozen'] as const)(
       expect(await started.command.ended).toMatchObject({
         code: EXIT.lost,
         stderr: expect.stringMatching(
-          /^ringfence: the lease can't be renewed and ends in \d\S* m?s; stopping the command$/m,
+          /^ringfence: the lease cannot be renewed and ends in \d\S* m?s; stopping the command$/m,
         ) as string,
       })
     } finally {

@@ -293,7 +293,7 @@ describe.concurrent('the next step fits what is wrong', () => {
     for (const scheme of ['redis', 'valkey']) {
       const { code, stderr } = await run(`${scheme}://127.0.0.1:${server.port}/99`)
       expect(stderr).toMatch(
-        /^ringfence: the database 99 of 127\.0\.0\.1:\d+ can't be used: .*out of range\n {2}next: name a /,
+        /^ringfence: the database 99 of 127\.0\.0\.1:\d+ cannot be used: .*out of range\n {2}next: name a /,
       )
       expect(code).toBe(EXIT.engine)
     }
@@ -310,7 +310,7 @@ describe.concurrent('the next step fits what is wrong', () => {
     const run = (wait: string): Promise<Ended> =>
       home.run(['run', '--wait', wait, 'x', '--', 'true'], { env: { RINGFENCE_URL: silent.url } })
     for (const { code, stderr } of await Promise.all(['1s', '2s'].map(run))) {
-      expect(stderr).toMatch(/no answer|can't be used/)
+      expect(stderr).toMatch(/no answer|cannot be used/)
       expect(code).toBe(EXIT.engine)
     }
   })
@@ -330,7 +330,7 @@ describe.concurrent('the next step fits what is wrong', () => {
     }
     const { code, stderr } = await home.run(['run', '--wait', '1s', 'x', '--', 'true'], options)
     expect(stderr).toMatch(
-      /the disk is full.*\n {2}next: free some space; leases that can’t be renewed end with their ttl\n$/,
+      /the disk is full.*\n {2}next: free some space; leases that cannot be renewed end with their ttl\n$/,
     )
     expect(code).toBe(EXIT.engine)
     expect((await home.run(['doctor'], options)).stdout).toMatch(/✗ critical .*the disk is full.*; free some space\./)
@@ -376,7 +376,7 @@ test.concurrent('the reason is that of the connection also where a pool gave up:
   const { code, stderr } = await home.run(['run', 'x', '--', 'true'], {
     env: { RINGFENCE_URL: 'mariadb://u@127.0.0.1:1/x' },
   })
-  expect(stderr).toMatch(/can't be used: mariadb: .*: connect ECONNREFUSED 127\.0\.0\.1:1\n/)
+  expect(stderr).toMatch(/cannot be used: mariadb: .*: connect ECONNREFUSED 127\.0\.0\.1:1\n/)
   expect(code).toBe(EXIT.engine)
 })
 

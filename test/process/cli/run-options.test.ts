@@ -77,7 +77,7 @@ describe('-c', () => {
 })
 
 describe('-E', () => {
-  test('is the exit code when it could not be had, and not otherwise', async () => {
+  test('is the exit code when the lease was not granted, and not otherwise', async () => {
     const holder = home.start(['run', 'busy', ...HOLDS])
     await holder.printed(/ready/)
     const touch = ['--', 'touch', home.file('never')]

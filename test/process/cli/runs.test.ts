@@ -78,11 +78,11 @@ test('a store that cannot be reached is complained of once, and changes neither 
   const ended = await home.run(['run', '--once', '--store', store, 'lonely', '--', 'sh', '-c', 'echo done; exit 4'])
   expect(ended).toMatchObject({ code: 4, stdout: 'done\n' })
   expect(ended.stderr).toMatch(
-    /^ringfence: the run could not be recorded: the store redis:\/\/127\.0\.0\.1:1 can't be used: .*ECONNREFUSED.*\n {2}next: is the server up, and the URL right\?\n$/,
+    /^ringfence: the run could not be recorded: the store redis:\/\/127\.0\.0\.1:1 cannot be used: .*ECONNREFUSED.*\n {2}next: is the server up, and the URL right\?\n$/,
   )
   const looked = await home.run(['runs', 'lonely', '--store', store])
   expect(looked).toMatchObject({ code: EXIT.engine, stdout: '' })
-  expect(looked.stderr).toMatch(/the store redis:\/\/127\.0\.0\.1:1 can't be used: [^]*next: is the server up/)
+  expect(looked.stderr).toMatch(/the store redis:\/\/127\.0\.0\.1:1 cannot be used: [^]*next: is the server up/)
 })
 
 /** What is said about wrong usage. */

@@ -100,7 +100,7 @@ test('elect says that the engine can not be reached, and that it answers again, 
   await server.restart()
   expect(await campaign.ended).toMatchObject({ code: 0, stdout: 'leading\n' })
   expect(campaign.stderr.replaceAll(server.url, 'URL')).toMatch(
-    /^ringfence: campaigning goes on, but the engine URL can't be used: .*ECONNREFUSED.*\nringfence: the engine URL answers again\n$/,
+    /^ringfence: campaigning goes on, but the engine URL cannot be used: .*ECONNREFUSED.*\nringfence: the engine URL answers again\n$/,
   )
   expect(await machines.ended).toMatchObject({ code: 0 })
   const events = machines.stderr.trim().split('\n')

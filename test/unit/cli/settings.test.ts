@@ -25,7 +25,7 @@ test.each([
   ['http://host?ACCESS_TOKEN=pw;client_secret=pw', 'http://host?ACCESS_TOKEN=***;client_secret=***'],
   ['redis-sentinel://u:secret', 'redis-sentinel://u:***'],
   ['redis-sentinel://u:p@a,b', 'redis-sentinel://u:***@a,b'],
-  // Where it can't be said what is a password, nothing before the last @ is shown.
+  // Where it cannot be said what is a password, nothing before the last @ is shown.
   ['redis://u:p@q,r@host', 'redis://u:***@host'],
   ['redis://u:12,34@host', 'redis://u:***@host'],
   ['redis://u:p@a,u:q:r@b,c', 'redis://u:***@b,c'],

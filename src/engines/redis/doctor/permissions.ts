@@ -25,7 +25,7 @@ const DOCTORS_RESOURCE = 'doctor-of-ringfence:never-locked'
 
 /**
  * Since Redis 7 a script can ask what its caller may do: that is exact for keys and channels too, changes nothing, and
- * needs no right to the ACL commands. ARGV: of each command its length, then its words. Answers 1, 0, or -1 if unknown.
+ * needs no right to the ACL commands. ARGV: of each command its length, then its words. Returns 1, 0, or -1 if unknown.
  */
 const MAY_I = `if not redis.acl_check_cmd then return {} end
 local answers, i = {}, 1

@@ -111,7 +111,7 @@ async function opened(work: () => Promise<{ close: () => unknown }>): Promise<st
     return 'opened'
   } catch (error) {
     // Anything else would end with a stack trace.
-    if (!(error instanceof Failure) || !/^(RINGFENCE_URL: |the database \d+ of .* can't be used)/.test(error.message))
+    if (!(error instanceof Failure) || !/^(RINGFENCE_URL: |the database \d+ of .* cannot be used)/.test(error.message))
       throw error
     if (clean(`${error.message} ${error.next}`).includes(PLANTED))
       throw new Error(`it tells the password of ${error.message}`, { cause: error })
