@@ -11,7 +11,7 @@ import { redis } from 'ringfence/redis'
 const client = new Redis(process.env.REDIS_URL)
 await client.del('{order:42}:driver')
 
-// The assignment service. A stale worker is refused by its token; a second assignment, of whomever, by the order's state.
+// The assignment service. A stale worker is refused by its token; a second assignment, by any worker, by the order's state.
 const guard = redisGuard(client)
 const ASSIGN = `if redis.call('set', KEYS[1], ARGV[1], 'nx') then return ARGV[1] end return redis.call('get', KEYS[1])`
 const fence = fencedMiddleware(guard, { resource: ({ url }) => url.slice(1) })

@@ -22,7 +22,7 @@ const guard = redisGuard(clients[0], { observe })
 const end = new AbortController()
 process.once('SIGTERM', () => end.abort())
 
-/** Again and again until the end; a lock that is not to be had is what this service is about. */
+/** Again and again until the end; a lock that is not granted is what this service is about. */
 async function repeatedly(work) {
   while (!end.signal.aborted) await work().catch((error) => error.code ?? console.error(error))
 }

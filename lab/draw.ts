@@ -30,7 +30,7 @@ export class Picture {
     this.fit()
   }
 
-  /** After the window or its colours have changed. Answers how high a lane is. */
+  /** After the window or its colours have changed. Returns how high a lane is. */
   fit(): number {
     const canvas = this.#canvas
     const box = canvas.parentElement!

@@ -44,7 +44,7 @@ async function main(args) {
   process.exitCode = failures.size > 0 ? 1 : 0
 }
 
-/** Returns why, by name, for those that could not be had. */
+/** Returns why, by name, for those that could not be fetched. */
 async function fetchMissing(wanted) {
   const failures = new Map()
   if (wanted.length === 0) return failures

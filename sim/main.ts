@@ -92,7 +92,7 @@ async function one(seed: string): Promise<number> {
   return 0
 }
 
-/** What has found something once is looked at first. Answers whether it finds nothing now. */
+/** What has found something once is looked at first. Returns whether it finds nothing now. */
 async function corpusHolds(): Promise<boolean> {
   for (const find of CORPUS) {
     const outcome = await play(planOf(find))

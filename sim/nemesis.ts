@@ -117,7 +117,7 @@ export class Nemesis {
     return names.join('-')
   }
 
-  /** Answers how it ends, if it does. */
+  /** Returns how it ends, if it does. */
   #apply(fault: Fault): (() => void) | undefined {
     if ('process' in fault && 'node' in fault) return this.#onLink(fault)
     if ('node' in fault) return this.#onServer(fault, this.#targets.servers[fault.node]!)

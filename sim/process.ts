@@ -99,7 +99,7 @@ export class Process implements Clock {
     run()
   }
 
-  /** Something leaves it. Answers when, in true time. */
+  /** Something leaves it. Returns when, in true time. */
   leave(what: 'message' | 'write' = 'message'): number {
     this.#step(what)
     return this.nowMs

@@ -167,7 +167,7 @@ export class SubscriptionsRun {
     })
   }
 
-  /** Answers how it ends, if it does: what has fallen silent stays so. */
+  /** Returns how it ends, if it does: what has fallen silent stays so. */
   #break(random: Seeded): (() => void) | undefined {
     const link: Link = this.#network.link(this.#process.name, this.#server.name)
     const connections: readonly Connection[] = [...link.connections]

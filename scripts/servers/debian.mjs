@@ -28,7 +28,7 @@ export async function openApt(folder, only) {
   } catch (error) {
     // One suite that the mirror lacks must not cost the servers of the others.
     complaint = ` (${error.message})`
-    progress(`debian: some lists could not be had: ${error.message}`)
+    progress(`debian: some lists could not be fetched: ${error.message}`)
   }
   const isNewer = newerSuites.includes(only)
   // A library of the machine is too old for a program of a newer suite.
