@@ -1,5 +1,6 @@
 import { inUnits, span } from './duration.ts'
 import type { NodeVote } from './engine.ts'
+import { whoIs } from './owner.ts'
 
 /**
  * Why a lease is over. `released`, `moved` and `closed`: this process ended it. All others are losses. `unnoticed`: only its
@@ -86,7 +87,7 @@ export interface HeldDetails {
 /** Someone else holds the resource, or is to have it next, and the call was not to wait. */
 export class HeldError extends RingfenceError {
   readonly code = 'HELD'
-  /** The owner string of the lease in the way, where the engine knows it; or of who has it offered. */
+  /** The owner string of the lease in the way, where the engine knows it; or of the one to whom it is offered. The message has its label and note. */
   readonly holder: string | undefined
   /** How long that lease lasts unless it is renewed, or the offer, where the engine knows it. */
   readonly remainingMs: number | undefined
@@ -99,7 +100,7 @@ export class HeldError extends RingfenceError {
   constructor(resources: readonly string[], holder?: string, remainingMs?: number, details: HeldDetails = {}) {
     const { here, permits, votes, offered = false, writerWaits = false } = details
     const left = remainingMs === undefined ? '' : `, for ${span(remainingMs)} more unless renewed`
-    const other = notHeld(holder, offered, writerWaits) ?? `held by ${holder ?? 'someone else'}${left}`
+    const other = notHeld(holder, offered, writerWaits) ?? `held by ${holder === undefined ? 'someone else' : whoIs(holder)}${left}`
     const by = here === undefined ? other : heldHere(here)
     super(permits === undefined ? `${named(resources)} is ${by}` : allHeld(resources, permits, details), resources)
     this.holder = holder
@@ -122,7 +123,7 @@ export class WaitTimeoutError extends RingfenceError {
 
   constructor(resources: readonly string[], waitMs: number, holder?: string, details: HeldDetails = {}) {
     const { here, permits, offered = false, writerWaits = false } = details
-    const other = notHeld(holder, offered, writerWaits) ?? (holder === undefined ? undefined : `held by ${holder}`)
+    const other = notHeld(holder, offered, writerWaits) ?? (holder === undefined ? undefined : `held by ${whoIs(holder)}`)
     const by = here === undefined ? other : heldHere(here)
     const why = by === undefined ? '' : `, ${by}`
     const held =
@@ -263,12 +264,12 @@ export class QuorumError extends EngineError {
 /** What keeps it from a caller, if that is no lease. */
 function notHeld(holder: string | undefined, offered: boolean, writerWaits: boolean): string | undefined {
   if (writerWaits) return waitedFor(holder)
-  return offered ? `offered to ${holder}, the first in line, which has not taken it yet` : undefined
+  return offered ? `offered to ${holder === undefined ? 'someone else' : whoIs(holder)}, the first in line, which has not taken it yet` : undefined
 }
 
 /** A reader is kept out by a writer that came before it, not by those who read. */
 function waitedFor(holder: string | undefined): string {
-  return `shared${holder === undefined ? '' : ` by ${holder}`}, and a writer waits for it, which keeps later readers out`
+  return `shared${holder === undefined ? '' : ` by ${whoIs(holder)}`}, and a writer waits for it, which keeps later readers out`
 }
 
 /** How many holders of permits an error names. */
@@ -283,7 +284,7 @@ function allHeld(
     ? '; this call is inside of the work that holds what there is, and waits for itself: take one permit, and hand it on'
     : ''
   const more = holders.length > MOST_NAMED ? ` and ${holders.length - MOST_NAMED} more` : ''
-  const by = holders.length === 0 ? '' : `, by ${holders.slice(0, MOST_NAMED).join(', ')}${more}`
+  const by = holders.length === 0 ? '' : `, by ${holders.slice(0, MOST_NAMED).map(whoIs).join(', ')}${more}`
   const held =
     permits === 1 ? `the one permit of ${named(pool)} was held` : `all ${permits} permits of ${named(pool)} were held`
   const differ = `; a holder counts ${otherPermits} permits and this process ${permits}: give all of them the same number`

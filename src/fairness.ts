@@ -9,7 +9,7 @@ const MOST_MS = 100
 /** How many resources are remembered, those with the latest turns. A process that does not come back soon gets no turn kept. */
 const MOST_TURNS = 1000
 
-interface Turn {
+interface LastTurn {
   /** How many other processes waited when our last turn ended. */
   readonly rivals: number
   /** How many turns of others have ended since. */
@@ -26,7 +26,7 @@ interface Turn {
  */
 export class Fairness {
   readonly #otherSoftware: OtherSoftware
-  readonly #turns = new Latest<Turn>(MOST_TURNS)
+  readonly #turns = new Latest<LastTurn>(MOST_TURNS)
 
   constructor(clock: Clock, random: Random) {
     this.#otherSoftware = new OtherSoftware(clock, random)

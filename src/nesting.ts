@@ -16,7 +16,7 @@ export interface Use {
 }
 
 /** What a call asks for. */
-interface Wanted {
+interface WantedLease {
   readonly resources: readonly string[]
   readonly shared: boolean
 }
@@ -42,7 +42,7 @@ export class Nesting {
    * The lease of this process that a call with this use around it did not get past: one that it is inside of, or else the one that
    * was found.
    */
-  heldHere(use: Use | undefined, { resources, shared }: Wanted, found: LeaseRecord | undefined): HeldHere | undefined {
+  heldHere(use: Use | undefined, { resources, shared }: WantedLease, found: LeaseRecord | undefined): HeldHere | undefined {
     const around = this.#around(use).find((lease) => !(shared && lease.shared) && hasSome(lease, resources))
     const held = around ?? found
     return held && { owner: held.owner, forMs: held.heldMs(), isInside: around !== undefined, shared: held.shared }
@@ -54,7 +54,7 @@ export class Nesting {
   }
 
   /** The lease that is around a call that wants these, with a handle of its own. Undefined if it must get one itself. */
-  join({ resources, shared }: Wanted): Lease | undefined {
+  join({ resources, shared }: WantedLease): Lease | undefined {
     const leases = this.#around(this.current(), true)
     const around = leases.find((lease) => resources.every((name) => lease.resources.includes(name)))
     if (around === undefined) {

@@ -18,6 +18,11 @@ export function isOurs(owner: string): boolean {
   return OURS.test(owner)
 }
 
+/** An owner as people know it: its label and note. Of other software, all of it. */
+export function whoIs(owner: string): string {
+  return (isOurs(owner) ? owner.slice(owner.indexOf('@') + 1) : owner) || owner
+}
+
 /** The label and the note of an owner that `newOwner` made. Of another one, all of it is the label. */
 export function ownerParts(owner: string): { readonly label: string; readonly note: string | undefined } {
   const named = owner.slice(owner.indexOf('@') + 1)

@@ -30,7 +30,7 @@ const REST_MS = 100
 
 const MOVED = new Error('it waits at another permit')
 
-type State = 'in line' | 'looking' | 'first' | 'settled'
+type PermitState = 'in line' | 'looking' | 'first' | 'settled'
 
 /** One call for a permit, from its place in the line of the pool until it has a permit or gives up. */
 export class PermitWaiter {
@@ -49,7 +49,7 @@ export class PermitWaiter {
   readonly #stands = new Map<number, Stand>()
   #resolve!: (lease: PermitLease) => void
   #reject!: (reason: unknown) => void
-  #state: State = 'in line'
+  #state: PermitState = 'in line'
   #hasLooked = false
   /** A permit that was released here is being handed over to it, or asked for by it. */
   #isTaking = false

@@ -11,7 +11,7 @@ export interface Heir extends AttemptPlan {
 /** How many calls of a process look for a free permit at once. */
 const MOST_LOOKING = 16
 
-interface Line {
+interface PermitLine {
   readonly waiters: Set<PermitWaiter>
   /** Someone in it has looked and found no free permit: those behind need not look. */
   isFull: boolean
@@ -27,13 +27,13 @@ export class Pools {
    * The lines of each pool, by the number of its permits. While that is being changed, a pool has two: the first in line asks for
    * the permits that it knows, and one that knows more must not wait behind it.
    */
-  readonly #pools = new Map<string, Map<number, Line>>()
+  readonly #pools = new Map<string, Map<number, PermitLine>>()
 
   enter(waiter: PermitWaiter): void {
     // An observer has aborted the wait.
     if (!waiter.isWanted) return
     const { pool, count } = waiter.permits
-    const lines = this.#pools.get(pool) ?? new Map<number, Line>()
+    const lines = this.#pools.get(pool) ?? new Map<number, PermitLine>()
     const line = lines.get(count) ?? { waiters: new Set(), isFull: false }
     this.#pools.set(pool, lines)
     lines.set(count, line)
@@ -94,11 +94,11 @@ export class Pools {
     return [undefined, -1]
   }
 
-  #line({ permits: { pool, count } }: PermitWaiter): Line | undefined {
+  #line({ permits: { pool, count } }: PermitWaiter): PermitLine | undefined {
     return this.#pools.get(pool)?.get(count)
   }
 
-  #advance(line: Line, handedOver = false, before?: PermitWaiter): void {
+  #advance(line: PermitLine, handedOver = false, before?: PermitWaiter): void {
     if (line.isFull) return head(line).first(handedOver, before)
     let looking = 0
     for (const waiter of line.waiters) {
@@ -109,6 +109,6 @@ export class Pools {
 }
 
 /** The first of a line, which is never empty. */
-function head({ waiters }: Line): PermitWaiter {
+function head({ waiters }: PermitLine): PermitWaiter {
   return waiters.values().next().value!
 }

@@ -13,7 +13,7 @@ import type { WaitTerms } from './options.ts'
 import { isOurs } from './owner.ts'
 import { Pace } from './pace.ts'
 
-type State =
+type WaitState =
   /** Behind another waiter of this process, which makes the attempts. */
   | { readonly kind: 'in line' }
   /** Makes an attempt, or subscribes to releases. */
@@ -29,9 +29,9 @@ type State =
   /** It has its lease, or has given up. */
   | { readonly kind: 'settled' }
 
-const IN_LINE: State = { kind: 'in line' }
-const TRYING: State = { kind: 'trying' }
-const SETTLED: State = { kind: 'settled' }
+const IN_LINE: WaitState = { kind: 'in line' }
+const TRYING: WaitState = { kind: 'trying' }
+const SETTLED: WaitState = { kind: 'settled' }
 
 /** What is known about the next attempt. */
 interface NextAttempt {
@@ -69,7 +69,7 @@ export class Waiter implements AttemptPlan {
   readonly #next: NextAttempt = { isDue: false, notBeforeMs: 0, contended: false }
   #resolve!: (lease: Lease) => void
   #reject!: (reason: unknown) => void
-  #state: State = IN_LINE
+  #state: WaitState = IN_LINE
   #known = NOTHING_KNOWN
   /** Made when an attempt was not granted. */
   #pace: Pace | undefined
@@ -367,7 +367,7 @@ export class Waiter implements AttemptPlan {
   }
 
   /** A wait that is settled stays so. */
-  #enter(state: State): void {
+  #enter(state: WaitState): void {
     if (!this.#isSettled) this.#state = state
   }
 

@@ -117,19 +117,19 @@ class Unread extends Failure {
   }
 }
 
-interface Found {
+interface FoundFile {
   readonly path: string
   readonly text: string | undefined
 }
 
 /** A file of the current folder may have been put there by anyone, for a command that root runs there. */
-function inCurrentFolder(): Found {
+function inCurrentFolder(): FoundFile {
   const path = 'ringfence.json'
   const next = 'run it in a folder that this user may search; --config FILE names another file'
   return { path, text: readIfThere(path, `./${path}`, next) }
 }
 
-function ofUser(): Found {
+function ofUser(): FoundFile {
   const { XDG_CONFIG_HOME: folder = '' } = process.env
   const path = join(folder === '' ? join(homedir(), '.config') : folder, 'ringfence', 'config.json')
   const next =
@@ -137,7 +137,7 @@ function ofUser(): Found {
   return { path, text: readIfThere(path, path, next) }
 }
 
-function ofMachine(path: string): Found {
+function ofMachine(path: string): FoundFile {
   return { path, text: readIfThere(path, path, 'let every user read it; --config FILE names another file') }
 }
 

@@ -38,7 +38,7 @@ const STEPS: readonly (readonly [said: RegExp, next: string | ((error: EngineErr
     'give this user the rights that it lacks; `ringfence doctor` names them',
   ],
   [
-    /\bREADONLY\b|read[- ]only (replica|transaction)|--(super-)?read-only option/i,
+    /\bREADONLY\b|is a replica|read[- ]only (replica|transaction)|--(super-)?read-only option/i,
     'this server is a replica, or takes no writes: name the master in the URL',
   ],
   [/\bMISCONF\b/, 'this Redis cannot save to its disk and refuses writes: free some space there, or see its log'],

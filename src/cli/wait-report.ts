@@ -3,7 +3,7 @@ import { systemClock, type Clock, type Timer } from '../clock.ts'
 import type { LeaseInfo, LockEvent } from '../index.ts'
 import { inForeground } from './child/launch.ts'
 import type { Output } from './output.ts'
-import { whoIs } from './who-holds.ts'
+import { whoIs } from '../owner.ts'
 
 /** How often the line of a terminal is written again. */
 const REDRAW_MS = 1000

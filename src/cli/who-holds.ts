@@ -1,5 +1,6 @@
 import { span } from '../duration.ts'
 import type { LeaseInfo, Locks } from '../index.ts'
+import { whoIs } from '../owner.ts'
 
 /** All leases, or those on one resource, in the order of their names, tokens and owners. */
 export async function inspect(locks: Locks, resource: string | undefined): Promise<LeaseInfo[]> {
@@ -51,9 +52,4 @@ export function heldAround(owner: string | undefined, names: readonly string[]):
 function timesOf({ heldMs, remainingMs }: LeaseInfo): string {
   const left = remainingMs === undefined ? 'without an end' : `${span(remainingMs)} left unless renewed`
   return heldMs === undefined ? left : `for ${span(heldMs)}, ${left}`
-}
-
-/** The label and the note, behind the random part. */
-export function whoIs(owner: string): string {
-  return owner.slice(owner.indexOf('@') + 1)
 }

@@ -18,7 +18,7 @@ import { findings } from './shared/findings.ts'
 import { COME_AGAIN_MS, WANTED_MS } from './shared/wanted.ts'
 import { Watchers } from './shared/watchers.ts'
 
-interface Holder {
+interface MemoryLease {
   readonly owner: string
   readonly token: bigint
   untilMs: number
@@ -27,7 +27,7 @@ interface Holder {
 /** Who has a resource: one owner, or several that share it. */
 interface Holding {
   readonly shared: boolean
-  readonly holders: Map<string, Holder>
+  readonly holders: Map<string, MemoryLease>
 }
 
 const GUARANTEES: Guarantees = {
@@ -177,7 +177,7 @@ class MemoryEngine implements Engine {
     for (const resource of resources) {
       this.#counters.set(resource, token)
       if (!shared) this.#wantedUntilMs.delete(resource)
-      const holding = this.#holding(resource) ?? { shared, holders: new Map<string, Holder>() }
+      const holding = this.#holding(resource) ?? { shared, holders: new Map<string, MemoryLease>() }
       holding.holders.set(owner, { owner, token, untilMs })
       this.#holdings.set(resource, holding)
     }
@@ -195,8 +195,8 @@ class MemoryEngine implements Engine {
   }
 
   /** What the owner has of each resource. Undefined if one of them is not its own. */
-  #own({ resources, owner }: Pick<LeaseRef, 'resources' | 'owner'>): Holder[] | undefined {
-    const own: Holder[] = []
+  #own({ resources, owner }: Pick<LeaseRef, 'resources' | 'owner'>): MemoryLease[] | undefined {
+    const own: MemoryLease[] = []
     for (const resource of resources) {
       const holder = this.#holding(resource)?.holders.get(owner)
       if (holder === undefined) return undefined
@@ -209,6 +209,6 @@ class MemoryEngine implements Engine {
 const NOBODY: Holding = { shared: false, holders: new Map() }
 
 /** The holder whose lease lasts longest. */
-function lastOf({ holders }: Holding): Holder {
+function lastOf({ holders }: Holding): MemoryLease {
   return [...holders.values()].reduce((last, holder) => (holder.untilMs > last.untilMs ? holder : last))
 }

@@ -1,7 +1,7 @@
 import { hasMethods } from '../engines/shared/shape.ts'
 import { errorCode } from './mongodb-documents.ts'
 
-interface DriverDb {
+interface CollectionsDb {
   listCollections(filter: object, options: object): { toArray(): Promise<readonly { readonly name: string }[]> }
   createCollection(name: string, options: object): Promise<unknown>
 }
@@ -14,13 +14,13 @@ const UNAUTHORIZED = 13
  * with their commit, when the work is done.
  */
 export class MongodbCollections {
-  readonly #db: DriverDb | undefined
+  readonly #db: CollectionsDb | undefined
   readonly #options: object
   readonly #there = new Set<string>()
 
   /** A `Db` of the driver, and the options of a write. Of one that cannot be asked, all is taken to be there. */
   constructor(db: unknown, options: object) {
-    this.#db = hasMethods(db, 'listCollections', 'createCollection') ? (db as unknown as DriverDb) : undefined
+    this.#db = hasMethods(db, 'listCollections', 'createCollection') ? (db as unknown as CollectionsDb) : undefined
     this.#options = options
   }
 
@@ -37,7 +37,7 @@ export class MongodbCollections {
     }
   }
 
-  async #createOne(db: DriverDb, name: string): Promise<void> {
+  async #createOne(db: CollectionsDb, name: string): Promise<void> {
     try {
       await db.createCollection(name, this.#options)
     } catch (error) {

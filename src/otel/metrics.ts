@@ -34,7 +34,7 @@ const LOSSES = ['stolen', 'unreachable', 'doubtful', 'expired', 'max-hold', 'aba
 const RENEWALS = ['renewed', 'doubtful', 'lost']
 
 /** The common attributes of one engine's leases of one class, and the attributes that are most often needed with them. */
-interface Labels {
+interface CallLabels {
   readonly level: Level
   readonly common: Attributes
   readonly granted: Attributes
@@ -46,10 +46,10 @@ export class Metrics {
   readonly #levels: Levels
   readonly #servers: Servers
   readonly #records = new Records()
-  readonly #labels = new Map<string, Labels>()
-  readonly #calls = new Map<number, Labels>()
+  readonly #labels = new Map<string, CallLabels>()
+  readonly #calls = new Map<number, CallLabels>()
   /** By owner. */
-  readonly #holds = new Map<string, Labels>()
+  readonly #holds = new Map<string, CallLabels>()
   readonly #acquire: Histogram
   readonly #refusals: Counter
   readonly #failures: Counter
@@ -174,7 +174,7 @@ export class Metrics {
     }
   }
 
-  #answered(call: number): Labels | undefined {
+  #answered(call: number): CallLabels | undefined {
     const labels = this.#calls.get(call)
     if (labels === undefined) return undefined
     this.#calls.delete(call)
@@ -183,7 +183,7 @@ export class Metrics {
   }
 
   /** Undefined for a lease that is known to have ended, or that was released before any caller got it. */
-  #ended(owner: string): Labels | undefined {
+  #ended(owner: string): CallLabels | undefined {
     const labels = this.#holds.get(owner)
     if (labels === undefined) return undefined
     this.#holds.delete(owner)
@@ -191,7 +191,7 @@ export class Metrics {
     return labels
   }
 
-  #labelsOf(engine: string, resources: readonly string[]): Labels {
+  #labelsOf(engine: string, resources: readonly string[]): CallLabels {
     const kind = this.#classify === undefined ? '' : classOf(resources, this.#classify)
     const key = `${engine} ${kind}`
     let labels = this.#labels.get(key)

@@ -2,11 +2,11 @@ import type { Attributes, MeterProvider, ObservableResult } from '@opentelemetry
 import type { LockEvent } from '../events.ts'
 import { SCOPE } from './levels.ts'
 
-type NodeState = Extract<LockEvent, { type: 'probed' }>['servers'][number]
+type ProbedServer = Extract<LockEvent, { type: 'probed' }>['servers'][number]
 
 interface Seen {
   readonly attributes: Attributes
-  readonly state: NodeState
+  readonly state: ProbedServer
 }
 
 const known = new WeakMap<MeterProvider, Servers>()
@@ -30,7 +30,7 @@ export class Servers {
   constructor(provider: MeterProvider) {
     const meter = provider.getMeter(SCOPE)
     const read =
-      (value: (state: NodeState) => number | undefined) =>
+      (value: (state: ProbedServer) => number | undefined) =>
       (result: ObservableResult): void => {
         for (const { attributes, state } of this.#seen.values()) {
           const number = value(state)
@@ -59,7 +59,7 @@ export class Servers {
       .addCallback(read(({ memory }) => memory?.evictedKeys))
   }
 
-  heard(engine: string, servers: readonly NodeState[]): void {
+  heard(engine: string, servers: readonly ProbedServer[]): void {
     for (const state of servers) {
       const attributes = { 'ringfence.engine': engine, 'ringfence.node': state.node }
       this.#seen.set(`${engine} ${state.node}`, { attributes, state })

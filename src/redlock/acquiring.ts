@@ -7,7 +7,7 @@ import { RetryWindow, WINDOW_OVER } from './retry-window.ts'
 import { waitMsOf, type RedlockSettings } from './settings.ts'
 import type { AcquireCall, SharedLocks } from './shared-locks.ts'
 
-interface Wanted {
+interface WantedLock {
   readonly resources: readonly string[]
   readonly duration: number
   readonly renew: boolean
@@ -21,7 +21,7 @@ interface Wanted {
  */
 export async function acquireLease<Client extends object>(
   shared: SharedLocks<Client>,
-  { resources, duration, renew, settings, onAgainst }: Wanted,
+  { resources, duration, renew, settings, onAgainst }: WantedLock,
 ): Promise<{ readonly lease: Lease; readonly attempts: RedlockAttempts<Client> }> {
   const { clock, locks } = shared
   const call: AcquireCall<Client> = { made: [], ids: [], resources: resources.length, onAgainst }

@@ -107,7 +107,7 @@ export class OpenBallots<Client extends object> {
     }
   }
 
-  #votes({ script, args: { words } }: Step<unknown>): Vote<Client>[] {
+  #votes({ script, args: { words } }: Step<unknown>): StepVote<Client>[] {
     switch (script.name) {
       case 'acquire':
       case 'claim':
@@ -126,13 +126,13 @@ export class OpenBallots<Client extends object> {
     }
   }
 
-  #vote(operation: Operation, owner: string, read: Vote<Client>['read']): Vote<Client>[] {
+  #vote(operation: Operation, owner: string, read: StepVote<Client>['read']): StepVote<Client>[] {
     const ballot = this.#open.get(`${operation} ${owner}`)
     return ballot === undefined ? [] : [{ ballot, read }]
   }
 }
 
-interface Vote<Client extends object> {
+interface StepVote<Client extends object> {
   readonly ballot: Ballot<Client>
   /** Undefined where the answer is no vote. */
   readonly read: (answer: unknown) => boolean | undefined

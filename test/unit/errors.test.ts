@@ -19,6 +19,11 @@ describe('every error', () => {
   test.each([
     [new HeldError(['a'], 'x@host:1', 1200.4), 'HELD', "'a' is held by x@host:1, for 1.2 s more unless renewed"],
     [
+      new HeldError(['a'], `${'0'.repeat(32)}@host:1 (nightly)`, 1200.4),
+      'HELD',
+      "'a' is held by host:1 (nightly), for 1.2 s more unless renewed",
+    ],
+    [
       new HeldError(['a'], 'x@host:1', 500, { here: { owner: 'x@host:1', forMs: 1020, isInside: false } }),
       'HELD',
       "'a' is held by this very process for 1.0 s. A lease is not re-entrant: is this call inside of the one that holds it?",

@@ -12,7 +12,7 @@ import { messageOf } from '../output.ts'
 import type { Call } from '../session.ts'
 import { Interrupted, signalCode } from '../signals.ts'
 import { setting, type Setting } from '../settings.ts'
-import { marginMs, Supervision, type Ending } from './supervise.ts'
+import { marginMs, Supervision, type CommandEnding } from './supervise.ts'
 import { timeOf } from '../time.ts'
 import type { WaitReport } from '../wait-report.ts'
 
@@ -119,7 +119,7 @@ export class Holder {
   }
 
   /** Runs the command while the lease is held. Signals go to it from here on. */
-  async run(lease: Lease, ttlMs = this.ttlMs): Promise<Ending> {
+  async run(lease: Lease, ttlMs = this.ttlMs): Promise<CommandEnding> {
     const { output, signals } = this.#call
     const supervision = new Supervision(lease, {
       holdMs: Math.min(ttlMs, this.maxHoldMs ?? Infinity),

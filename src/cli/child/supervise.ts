@@ -17,7 +17,7 @@ export interface Terms {
   readonly warn: (message: string) => void
 }
 
-export type Ending =
+export type CommandEnding =
   | { readonly kind: 'ended'; readonly code: number | null; readonly signal: NodeJS.Signals | null }
   | { readonly kind: 'lost'; readonly reason: LossReason }
 
@@ -91,7 +91,7 @@ export class Supervision {
   }
 
   /** `starts` is asked when all is ready: the command starts at this very moment if the answer is true. */
-  async run(program: Program, starts: () => boolean): Promise<Ending> {
+  async run(program: Program, starts: () => boolean): Promise<CommandEnding> {
     let watchdog: Watchdog | undefined
     try {
       this.#file.write(() => this.#deadlines())

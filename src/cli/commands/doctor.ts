@@ -22,7 +22,7 @@ const LOOK_SOON_MS = 10_000
 /** A look during which servers come and go is made again at once, this many times at most. */
 const MOST_LOOKS = 3
 
-interface Diagnosis {
+interface Examination {
   readonly findings: readonly Finding[]
   readonly groups: readonly GroupedFinding[]
   readonly servers: readonly NodeState[]
@@ -44,7 +44,7 @@ export async function doctor(call: Call): Promise<number> {
   return withLocks(call, work, () => options)
 }
 
-async function examined({ line, output }: Call, { locks }: Session): Promise<Diagnosis> {
+async function examined({ line, output }: Call, { locks }: Session): Promise<Examination> {
   const isWatched = line.options.has('watch')
   const isShown = output.json || line.options.has('verbose') || isWatched
   for (let look = 1; ; look++) {
@@ -66,7 +66,7 @@ async function examined({ line, output }: Call, { locks }: Session): Promise<Dia
  * Looks again when a server goes away, comes back, was started again, begins to sit out or votes again, and now and then, until it
  * is interrupted. Reports only what has changed: not that a round trip took longer this time.
  */
-async function watched(call: Call, session: Session, first: Diagnosis): Promise<Diagnosis> {
+async function watched(call: Call, session: Session, first: Examination): Promise<Examination> {
   const { interrupted } = call.signals
   let last = first
   for (let sinceMs = 0; ; sinceMs += PROBE_EVERY_MS) {
@@ -91,14 +91,14 @@ function withRuns(now: readonly NodeState[], before: readonly NodeState[]): read
   })
 }
 
-function inShort({ groups, servers }: Diagnosis): string {
+function inShort({ groups, servers }: Examination): string {
   return statesOf(servers) + JSON.stringify(groups.map(({ id, severity }) => [id, severity]))
 }
 
 /** As in `runs`: in the time zone of this machine. */
 const TIME = new Intl.DateTimeFormat('sv-SE', { dateStyle: 'short', timeStyle: 'medium' })
 
-function report(call: Call, { locks, url }: Session, diagnosis: Diagnosis, restarted: readonly string[] = []): void {
+function report(call: Call, { locks, url }: Session, diagnosis: Examination, restarted: readonly string[] = []): void {
   const { line, output } = call
   const { findings, groups, servers, score, isFit } = diagnosis
   if (output.json) {

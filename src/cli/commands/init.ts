@@ -25,14 +25,14 @@ async function initStore(call: Call): Promise<number> {
   }
 }
 
-interface Done {
+interface InitResult {
   readonly engine?: string
   readonly store?: string
   readonly url?: string
   readonly did: readonly string[]
 }
 
-function report({ output }: Call, name: string, done: Done): void {
+function report({ output }: Call, name: string, done: InitResult): void {
   if (output.json) return output.object(done)
   if (output.quiet) return
   // A statement has several lines.

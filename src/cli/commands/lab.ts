@@ -18,7 +18,7 @@ const FILES = {
 /** Also for the sources: only a build has the page as a browser wants it. */
 const FOLDER = new URL('../../../dist/lab/', import.meta.url)
 
-interface File {
+interface LabFile {
   readonly content: Buffer
   readonly type: string
 }
@@ -44,7 +44,7 @@ export async function lab({ line, output, signals }: Call): Promise<number> {
   return EXIT.ok
 }
 
-function readFiles(): ReadonlyMap<string, File> {
+function readFiles(): ReadonlyMap<string, LabFile> {
   try {
     return new Map(
       Object.entries(FILES).map(([path, [name, type]]) => [
@@ -58,7 +58,7 @@ function readFiles(): ReadonlyMap<string, File> {
   }
 }
 
-function answer(files: ReadonlyMap<string, File>, request: IncomingMessage, response: ServerResponse): void {
+function answer(files: ReadonlyMap<string, LabFile>, request: IncomingMessage, response: ServerResponse): void {
   const headers = { 'cache-control': 'no-cache', 'x-content-type-options': 'nosniff', 'referrer-policy': 'no-referrer' }
   const refuse = (status: number, text: string, more = {}): void => {
     response.writeHead(status, { ...headers, ...more, 'content-type': 'text/plain; charset=utf-8' }).end(`${text}\n`)

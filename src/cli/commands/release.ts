@@ -1,10 +1,10 @@
 import { createInterface } from 'node:readline/promises'
 import type { LeaseInfo, Locks } from '../../index.ts'
-import { ownerParts } from '../../owner.ts'
+import { ownerParts, whoIs } from '../../owner.ts'
 import { EXIT, usage, type Failure } from '../exit-codes.ts'
 import { clean, type Output } from '../output.ts'
 import { withLocks, type Call } from '../session.ts'
-import { heldBy, inspect, whoIs } from '../who-holds.ts'
+import { heldBy, inspect } from '../who-holds.ts'
 
 /** Ends a lease that is not ours, or several that share a resource. */
 export async function release(call: Call): Promise<number> {

@@ -16,8 +16,9 @@ import { span } from '../../duration.ts'
 import { messageOf, type Output } from '../output.ts'
 import { withLocks, type Call, type Session } from '../session.ts'
 import { setting, storeUrl } from '../settings.ts'
-import { heldAround, heldBy, leaseOn, whoIs } from '../who-holds.ts'
-import type { Ending } from '../child/supervise.ts'
+import { whoIs } from '../../owner.ts'
+import { heldAround, heldBy, leaseOn } from '../who-holds.ts'
+import type { CommandEnding } from '../child/supervise.ts'
 import { numberOf, timeOf } from '../time.ts'
 import { WaitReport } from '../wait-report.ts'
 
@@ -54,7 +55,7 @@ interface Outcome {
   readonly outcome: 'ended' | 'lost' | 'held' | 'timed out' | 'skipped'
   readonly exitCode: number
   readonly lease?: Lease
-  readonly ending?: Ending
+  readonly ending?: CommandEnding
   readonly holder?: string | undefined
 }
 
@@ -175,7 +176,7 @@ async function heldLongest({ output }: Call, locks: Locks, permits: readonly str
 }
 
 /** A lease that was no longer ours when it was given back was lost unnoticed: the command may not have been alone. */
-async function released(call: Call, lease: Lease, exitCode: number, ending: Ending): Promise<Outcome> {
+async function released(call: Call, lease: Lease, exitCode: number, ending: CommandEnding): Promise<Outcome> {
   const remainingMs = lease.remaining()
   try {
     if (await lease.release()) return { outcome: 'ended', exitCode, lease, ending }
@@ -232,7 +233,7 @@ async function runOnce(
   history: RunLog | undefined,
 ): Promise<Outcome> {
   let lease: Lease | undefined
-  let ending: Ending | undefined
+  let ending: CommandEnding | undefined
   try {
     const { maxHoldMs } = holder
     assertGranted(Math.max(atLeastMs, holder.ttlMs), '--at-least', locks.engine)
@@ -257,13 +258,13 @@ async function runOnce(
     if (lease !== undefined && wasNotExecuted(error)) await giveBack(locks, lease, Math.max(holder.ttlMs, atLeastMs))
     if (!(error instanceof LeaseLostError) || lease === undefined) throw error
     if (error.reason === 'unnoticed') complainOfUnnoticedLoss(call)
-    const lost: Ending = ending?.kind === 'lost' ? ending : { kind: 'lost', reason: error.reason }
+    const lost: CommandEnding = ending?.kind === 'lost' ? ending : { kind: 'lost', reason: error.reason }
     return { outcome: 'lost', exitCode: EXIT.lost, lease, ending: lost }
   }
 }
 
 /** A command that exits with another code than 0 has failed, though the job that ran it is done. */
-function withEnding(run: Run, ending: Ending | undefined): Run {
+function withEnding(run: Run, ending: CommandEnding | undefined): Run {
   if (run.outcome !== 'done' || ending === undefined) return run
   if (ending.kind === 'lost') return { ...run, outcome: 'lost', message: `the lease was lost: ${ending.reason}` }
   const { code, signal } = ending

@@ -6,7 +6,7 @@ import type { Output } from '../output.ts'
 import type { Call } from '../session.ts'
 import { storeUrl } from '../settings.ts'
 import { table } from '../table.ts'
-import { whoIs } from '../who-holds.ts'
+import { whoIs } from '../../owner.ts'
 
 /** The last runs of a job. */
 export async function runs({ line, config, output }: Call): Promise<number> {

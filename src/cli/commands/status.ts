@@ -2,11 +2,12 @@ import { sleep, systemClock } from '../../clock.ts'
 import type { InLine, LeaseInfo } from '../../index.ts'
 import { EXIT, usage } from '../exit-codes.ts'
 import { span } from '../../duration.ts'
+import { whoIs } from '../../owner.ts'
 import type { Output } from '../output.ts'
 import { withLocks, type Call } from '../session.ts'
 import { table } from '../table.ts'
 import { numberOf, timeOf } from '../time.ts'
-import { heldBy, inspect, permitsOf, whoIs } from '../who-holds.ts'
+import { heldBy, inspect, permitsOf } from '../who-holds.ts'
 
 /** To the top left, and nothing below. */
 const CLEAR = '\u001b[H\u001b[J'

@@ -40,16 +40,16 @@ export async function redisDriver(scheme: string): Promise<RedisDriver> {
   return name === 'redis' ? nodeRedisDriver(module) : ioredisDriver(module)
 }
 
-interface IoredisLike {
+interface IoredisConnection {
   on(event: string, listener: (error: Error) => void): unknown
   select(database: number): Promise<unknown>
   disconnect(): void
 }
 
 interface IoredisModule {
-  readonly Redis?: new (options: object) => IoredisLike
-  readonly default?: new (options: object) => IoredisLike
-  readonly Cluster: new (nodes: readonly object[], options: object) => IoredisLike
+  readonly Redis?: new (options: object) => IoredisConnection
+  readonly default?: new (options: object) => IoredisConnection
+  readonly Cluster: new (nodes: readonly object[], options: object) => IoredisConnection
 }
 
 /** After that long without an answer the connection to a master behind sentinels is opened anew. */
@@ -120,10 +120,10 @@ function keepName(name: string, callback: (error: null, name: string) => void): 
  * Of a sentinel or a node of a Cluster that cannot be reached ioredis says only that the connection was closed. One connection of
  * our own finds out why; `lastNodeError` is where the driver puts such a reason, and where the engine looks for it.
  */
-function withReasons(opened: OpenClient, group: IoredisLike, probe: () => IoredisLike): OpenClient {
+function withReasons(opened: OpenClient, group: IoredisConnection, probe: () => IoredisConnection): OpenClient {
   let last: GroupFailure | undefined
   let reason: Error | undefined
-  let probing: IoredisLike | undefined
+  let probing: IoredisConnection | undefined
   const explain = (): void => {
     if (last !== undefined && reason !== undefined && CLOSED.test(last.lastNodeError?.message ?? last.message))
       last.lastNodeError = reason
@@ -154,7 +154,7 @@ interface GroupFailure extends Error {
   lastNodeError?: Error
 }
 
-function connecting(client: IoredisLike, database: number, at: string): OpenClient {
+function connecting(client: IoredisConnection, database: number, at: string): OpenClient {
   const ready = new Promise((resolve, reject) => {
     const failed = (error: Error): void => {
       if (database === 0 || !NO_DATABASE.test(error.message)) return reject(error)
@@ -180,16 +180,16 @@ function withoutDatabase(database: number, at: string, error: Error): Failure {
   )
 }
 
-interface NodeRedisLike {
+interface NodeRedisConnection {
   on(event: 'error', listener: (error: Error) => void): unknown
   connect(): Promise<unknown>
   destroy(): void
 }
 
 interface NodeRedisModule {
-  readonly createClient: (options: object) => NodeRedisLike
-  readonly createSentinel: (options: object) => NodeRedisLike
-  readonly createCluster: (options: object) => NodeRedisLike
+  readonly createClient: (options: object) => NodeRedisConnection
+  readonly createSentinel: (options: object) => NodeRedisConnection
+  readonly createCluster: (options: object) => NodeRedisConnection
 }
 
 function nodeRedisOptions({ user, password, tls }: Omit<ServerAccess, 'database'>, host: object = {}): object {
@@ -224,7 +224,7 @@ export function nodeRedisDriver(module: unknown): RedisDriver {
   }
 }
 
-function opening(client: NodeRedisLike): OpenClient {
+function opening(client: NodeRedisConnection): OpenClient {
   const ready = new Promise((resolve, reject) => {
     client.on('error', reject)
     client.connect().then(resolve, reject)

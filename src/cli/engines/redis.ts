@@ -95,14 +95,14 @@ export async function openRedis(
   }
 }
 
-interface Opened {
+interface OpenRedis {
   /** One for each node of a quorum, otherwise one. */
   readonly clients: readonly OpenClient[]
   readonly options: Record<string, string | number>
   readonly close: () => void
 }
 
-async function open(url: string, address: Address, names: readonly string[]): Promise<Opened> {
+async function open(url: string, address: Address, names: readonly string[]): Promise<OpenRedis> {
   const { hosts, logins, user, password, parameters } = address
   const kind = kindOf(url)
   const options = parameters.take(names)

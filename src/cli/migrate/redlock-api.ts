@@ -1,4 +1,4 @@
-import { lockUses, type Found } from './redlock-locks.ts'
+import { lockUses, type LockUses } from './redlock-locks.ts'
 import { droppedFrom, settingsOf, waitOf, type RetrySettings } from './redlock-settings.ts'
 import type { Remark } from './redlock.ts'
 import { nameOf, type Edit, type Node, type Syntax } from './syntax.ts'
@@ -227,7 +227,7 @@ class Rewriter {
 
   /** What happens to a lock from its declaration on. Several calls of `acquire` may share a variable. */
   #lock(instance: Instance, id: Node): void {
-    const found: Found = lockUses(this.#syntax, id, instance.name)
+    const found: LockUses = lockUses(this.#syntax, id, instance.name)
     for (const { node, text } of found.refused) this.#refuse(node, text)
     for (const { node, text, duration } of found.rewritten) {
       if (duration !== undefined && !this.#isShort(instance, duration)) continue

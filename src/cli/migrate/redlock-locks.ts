@@ -1,14 +1,14 @@
 import type { Node, Syntax } from './syntax.ts'
 
-export interface Found {
+export interface LockUses {
   readonly rewritten: { readonly node: Node; readonly text: string; readonly duration?: Node | undefined }[]
   readonly refused: { readonly node: Node; readonly text: string }[]
 }
 
 /** What a file does with a lock: `id` is the variable that an `acquire` goes into, `owner` the redlock it comes from. */
-export function lockUses(syntax: Syntax, id: Node, owner: string): Found {
+export function lockUses(syntax: Syntax, id: Node, owner: string): LockUses {
   const name = id['name'] as string
-  const found: Found = { rewritten: [], refused: [] }
+  const found: LockUses = { rewritten: [], refused: [] }
   const root = syntax.nodes[0]!
   const declarations = syntax.references(name, root).filter((node) => syntax.isDeclaration(node))
   // That of the innermost block around it.

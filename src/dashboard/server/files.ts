@@ -18,7 +18,7 @@ const TYPES: Readonly<Record<string, string>> = {
 const COMPRESSORS = { br: promisify(brotliCompress), gzip: promisify(gzip) }
 type Encoding = keyof typeof COMPRESSORS | 'identity'
 
-interface File {
+interface PageFile {
   readonly type: string
   readonly content: Buffer
   readonly tag: string
@@ -27,7 +27,7 @@ interface File {
 
 /** The files of the page: read once, all of them; whatever else lies on the disk has no address. */
 export class Files {
-  readonly #files: ReadonlyMap<string, File>
+  readonly #files: ReadonlyMap<string, PageFile>
 
   constructor() {
     const names = readdirSync(packageFile(FOLDER)).filter((name) => extension(name) in TYPES)
@@ -59,14 +59,14 @@ export class Files {
     })
   }
 
-  #encoded(file: File, encoding: Encoding): Promise<Buffer> {
+  #encoded(file: PageFile, encoding: Encoding): Promise<Buffer> {
     file.encoded[encoding] ??=
       encoding === 'identity' ? Promise.resolve(file.content) : COMPRESSORS[encoding](file.content)
     return file.encoded[encoding]
   }
 }
 
-function fileOf(name: string): File {
+function fileOf(name: string): PageFile {
   const content = readFileSync(packageFile(FOLDER + name))
   const tag = createHash('sha256').update(content).digest('base64url').slice(0, 22)
   return { type: TYPES[extension(name)]!, content, tag, encoded: {} }

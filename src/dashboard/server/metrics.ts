@@ -1,8 +1,8 @@
 import type { FindingRow } from '../protocol.ts'
 import type { Engines, WatchedEngine } from './engines.ts'
 
-type Labels = Readonly<Record<string, string>>
-type Value = readonly [labels: Labels, value: number]
+type MetricLabels = Readonly<Record<string, string>>
+type Value = readonly [labels: MetricLabels, value: number]
 
 interface Metric {
   readonly name: string
@@ -133,7 +133,7 @@ export function metricsText({ all, journal }: Engines): string {
   return `${lines.join('\n')}\n`
 }
 
-function known(value: number | undefined, labels: Labels = {}): readonly Value[] {
+function known(value: number | undefined, labels: MetricLabels = {}): readonly Value[] {
   return value === undefined || !Number.isFinite(value) ? [] : [[labels, value]]
 }
 
@@ -141,7 +141,7 @@ function seconds(ms: number | undefined): number | undefined {
   return ms === undefined ? undefined : Math.round(ms * 1000) / 1e6
 }
 
-function written(labels: Labels): string {
+function written(labels: MetricLabels): string {
   const pairs = Object.entries(labels).map(([name, value]) => `${name}="${escaped(value)}"`)
   return `{${pairs.join(',')}}`
 }

@@ -202,7 +202,7 @@ export class EtcdSteps {
    * Returns the own shared key and the first exclusive key of each resource. They may be of different revisions: what matters is
    * which of the two was created first, and nothing is ever created before what exists.
    */
-  async #sharedView(request: KeyOwner, timeoutMs: number): Promise<[Found[], Found[]]> {
+  async #sharedView(request: KeyOwner, timeoutMs: number): Promise<[FoundKey[], FoundKey[]]> {
     const { resources } = request
     const own = this.#keys.own(request).map((key) => ({ key: base64(key) }))
     const firsts = this.#firsts(resources, this.#keys.exclusive)
@@ -223,15 +223,15 @@ export class EtcdSteps {
   }
 }
 
-type Found = EtcdKeyValue | undefined
+type FoundKey = EtcdKeyValue | undefined
 
 /** A key that does not exist yet comes last. */
-function isBefore(one: Found, other: Found): boolean {
+function isBefore(one: FoundKey, other: FoundKey): boolean {
   return one !== undefined && (other === undefined || one.createRevision < other.createRevision)
 }
 
 /** Nobody else is in the way. */
-function ownedBy(own: readonly Found[]): EtcdOwnership {
+function ownedBy(own: readonly FoundKey[]): EtcdOwnership {
   const mine = own.find((each) => each !== undefined)
   return mine === undefined ? { kind: 'free' } : { kind: 'own', token: mine.createRevision }
 }

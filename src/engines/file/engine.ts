@@ -47,7 +47,7 @@ interface CallSubject {
 }
 
 /** The file, once it is open. */
-interface Opened {
+interface OpenFile {
   readonly database: Database
   readonly steps: FileSteps
   readonly queue: FileQueue
@@ -93,7 +93,7 @@ export class FileEngine implements Engine {
   readonly limits = LIMITS
   readonly #settings: FileSettings
   readonly #clock: MachineClock
-  #opened: Opened | undefined
+  #opened: OpenFile | undefined
   #opening: Promise<void> | undefined
   #closed = false
   /** Owners that no longer wait, while their tickets may still be in the file. */
@@ -144,7 +144,7 @@ export class FileEngine implements Engine {
 
   /** Not `handOver`: within a process it would pass those who wait in the file. */
   async adopt(lease: LeaseRef, next: LeaseRequest): Promise<Grant | Refusal> {
-    const undo = ({ steps }: Opened): unknown => steps.release(next)
+    const undo = ({ steps }: OpenFile): unknown => steps.release(next)
     const outcome = await this.#write(next, 'here', ({ steps }) => steps.adopt(lease, next), undo)
     return outcome?.kind === 'granted' ? granted(outcome) : { kind: 'refused', reason: 'held' }
   }
@@ -228,7 +228,7 @@ export class FileEngine implements Engine {
 
   /** A grant that other processes might not see is undone. */
   async #grant(request: LeaseRequest, work: (steps: FileSteps) => AttemptOutcome): Promise<AttemptOutcome> {
-    const undo = ({ steps }: Opened): unknown => steps.release(request)
+    const undo = ({ steps }: OpenFile): unknown => steps.release(request)
     return (await this.#write(request, 'create', ({ steps }) => work(steps), undo))!
   }
 
@@ -255,8 +255,8 @@ export class FileEngine implements Engine {
   #write<T>(
     about: CallSubject,
     access: FileAccess,
-    work: (opened: Opened) => T,
-    undo?: (opened: Opened) => unknown,
+    work: (opened: OpenFile) => T,
+    undo?: (opened: OpenFile) => unknown,
   ): Promise<T | undefined> {
     return this.#retried(about, access, (opened) => {
       const { database } = opened
@@ -268,7 +268,7 @@ export class FileEngine implements Engine {
     })
   }
 
-  #transaction<T>({ database, steps }: Opened, work: () => T): T {
+  #transaction<T>({ database, steps }: OpenFile, work: () => T): T {
     for (;;) {
       try {
         return database.transaction(work)
@@ -283,7 +283,7 @@ export class FileEngine implements Engine {
    * SQLite could wait for the file itself, but then it would block this process. So it does not wait, and we try again after a
    * short pause, which is random so that not all processes come at the same time.
    */
-  async #retried<T>(about: CallSubject, access: FileAccess, work: (opened: Opened) => T): Promise<T | undefined> {
+  async #retried<T>(about: CallSubject, access: FileAccess, work: (opened: OpenFile) => T): Promise<T | undefined> {
     const untilMs = this.#clock.monotonicMs() + this.#settings.requestTimeoutMs(about.ttlMs)
     for (let failures = 0; ; failures++) {
       try {
@@ -303,7 +303,7 @@ export class FileEngine implements Engine {
    * If the file was removed or replaced, other processes may hold leases in the old one, which only processes like this one
    * still see. Nobody can renew them any more, so the old file is closed once they have ended.
    */
-  #leaveOldFile({ database, steps }: Opened, resources: readonly string[]): void {
+  #leaveOldFile({ database, steps }: OpenFile, resources: readonly string[]): void {
     const place = database.place()
     if (place === 'here') return
     if (steps.held().length > 0) throw new FileMovedError(database.path, place, resources)

@@ -24,13 +24,13 @@ export interface WriteBounds {
   readonly session?: object | undefined
 }
 
-interface DriverDb {
+interface DeploymentDb {
   command(command: object, options: object): Promise<object>
   readonly client: { startSession(): { endSession(): Promise<unknown> } }
 }
 
 /** An answer of `hello`, or the question. */
-interface Known {
+interface KnownDeployment {
   readonly answer: Promise<Deployment>
   deployment?: Deployment
 }
@@ -45,15 +45,15 @@ interface Known {
  * answer and the driver disagree.
  */
 export class DurableWrites {
-  readonly #db: DriverDb | undefined
-  #known: Known | undefined
+  readonly #db: DeploymentDb | undefined
+  #known: KnownDeployment | undefined
   /** A request has failed since the server was last asked. */
   #isDoubted = false
 
   /** A `Db` of the driver. Of one that cannot be asked, a replica set is assumed. */
   constructor(db: unknown) {
     const canAsk = hasMethods(db, 'command') && hasMethods(property(db, 'client'), 'startSession')
-    this.#db = canAsk ? (db as unknown as DriverDb) : undefined
+    this.#db = canAsk ? (db as unknown as DeploymentDb) : undefined
   }
 
   async send<T>(write: (options: DurableWrite) => Promise<T>, { signal, session }: WriteBounds = {}): Promise<T> {
@@ -81,7 +81,7 @@ export class DurableWrites {
   }
 
   async #send<T>(
-    db: DriverDb,
+    db: DeploymentDb,
     deployment: Deployment,
     session: object,
     write: (options: DurableWrite) => Promise<T>,
@@ -100,7 +100,7 @@ export class DurableWrites {
     return reply
   }
 
-  async #deployment(db: DriverDb, signal: AbortSignal | undefined): Promise<Deployment> {
+  async #deployment(db: DeploymentDb, signal: AbortSignal | undefined): Promise<Deployment> {
     for (;;) {
       const known = this.#known
       const seen = seenByDriver(db)
@@ -120,7 +120,7 @@ export class DurableWrites {
     }
   }
 
-  #ask(db: DriverDb, signal: AbortSignal | undefined): Promise<Deployment> {
+  #ask(db: DeploymentDb, signal: AbortSignal | undefined): Promise<Deployment> {
     const options = {
       readPreference: 'primary',
       promoteValues: true,
@@ -131,7 +131,7 @@ export class DurableWrites {
       this.#isDoubted = false
       return (known.deployment = deploymentOf(hello))
     })
-    const known: Known = { answer }
+    const known: KnownDeployment = { answer }
     this.#known = known
     return answer
   }
@@ -144,7 +144,7 @@ export function deploymentOf(hello: object): Deployment {
 }
 
 /** What the driver knows from watching the servers; `away`: it reaches none. Undefined where the driver does not say. */
-function seenByDriver({ client }: DriverDb): Deployment | 'away' | undefined {
+function seenByDriver({ client }: DeploymentDb): Deployment | 'away' | undefined {
   const servers = property(property(property(client, 'topology'), 'description'), 'servers')
   if (!(servers instanceof Map)) return undefined
   const types = [...servers.values()].map((server) => String(property(server, 'type')))

@@ -335,12 +335,12 @@ function holderIn(document: LeaseDocument, owner: string): LeaseHolder | undefin
 }
 
 /** What keeps a request out: a lease of others, or a writer that waits. */
-interface Blocker {
+interface BlockingLease {
   readonly owner?: string
   readonly leftMs: number | undefined
 }
 
-function blockersIn(document: LeaseDocument, shared: boolean): readonly Blocker[] {
+function blockersIn(document: LeaseDocument, shared: boolean): readonly BlockingLease[] {
   const holders = holdersOf(document)
   if (!shared) return holders
   const { owner, wantedMs } = document

@@ -41,6 +41,23 @@ export class RepeatedVoteError extends Error {
   }
 }
 
+/** The server is a replica: its own words name neither that nor the master. */
+export class ReplicaError extends Error {
+  constructor(master: string | undefined, cause: Error) {
+    const name = master === undefined ? 'name the master, by itself or through its sentinels' : `connect to ${master}`
+    super(`is a replica${master === undefined ? '' : ` of ${master}`}: locks need the master; ${name}`, { cause })
+    this.name = 'ReplicaError'
+  }
+
+  /** Asks the server for its master. Of a Cluster, and where this user may not ask, that stays unknown. */
+  static async of(cause: Error, client: RedisClient): Promise<ReplicaError> {
+    const info = client.cluster ? '' : await client.run(['INFO', 'replication']).catch(() => '')
+    const [, host] = /^master_host:(\S+)/m.exec(String(info)) ?? []
+    const [, port] = /^master_port:(\d+)/m.exec(String(info)) ?? []
+    return new ReplicaError(host === undefined || port === undefined ? undefined : `${host}:${port}`, cause)
+  }
+}
+
 /** With what its client says about its connection: without that, a dead server looks like a slow one. */
 export function noAnswer(timeoutMs: number, client: RedisClient | undefined): NoAnswerError {
   return new NoAnswerError(timeoutMs, client?.trouble?.())

@@ -175,7 +175,7 @@ async function inspectNode(node: RedisNode, resources: readonly string[]): Promi
 }
 
 /** What one node says of one holder. */
-interface Vote extends NodeReader {
+interface LeaseVote extends NodeReader {
   readonly fence: number
   readonly nowUs: number
 }
@@ -206,8 +206,8 @@ function agreed(resource: string, answers: readonly NodeLease[], size: number): 
 function votesFor(
   answers: readonly NodeLease[],
   holdersOf: (answer: NodeLease) => readonly NodeReader[],
-): Map<string, Vote[]> {
-  const votes = new Map<string, Vote[]>()
+): Map<string, LeaseVote[]> {
+  const votes = new Map<string, LeaseVote[]>()
   for (const answer of answers) {
     for (const holder of holdersOf(answer)) {
       const vote = { ...holder, fence: answer.fence, nowUs: answer.nowUs }
@@ -217,12 +217,12 @@ function votesFor(
   return votes
 }
 
-function most(votes: ReadonlyMap<string, Vote[]>): number {
+function most(votes: ReadonlyMap<string, LeaseVote[]>): number {
   return Math.max(0, ...[...votes.values()].map((all) => all.length))
 }
 
 function tokenAndTime(
-  votes: readonly Vote[],
+  votes: readonly LeaseVote[],
   quorum: number,
   isShared: boolean,
 ): Pick<LeaseInfo, 'token' | 'remainingMs' | 'heldMs'> {
@@ -242,7 +242,7 @@ function tokenAndTime(
  * A token is the time of its grant in µs, as the nodes' clocks had it to within two seconds, unless the counter was ahead of
  * them. While it is, nothing can be said.
  */
-function heldSince(token: number, votes: readonly Vote[]): { heldMs?: number } {
+function heldSince(token: number, votes: readonly LeaseVote[]): { heldMs?: number } {
   const clocks = votes.map(({ nowUs }) => nowUs).sort((a, b) => a - b)
   const heldMs = Math.floor((clocks[clocks.length >> 1]! - token) / 1000)
   return heldMs >= 0 ? { heldMs } : {}

@@ -43,7 +43,7 @@ const FOREIGN_MS = { first: 25, factor: 1.25, most: 500 }
 /** Without a quorum of answers for this long, it leaves: it would only be in the way of those who can get the lock. */
 const LONGEST_SILENCE_MS = 3000
 /** What is known of one node. */
-interface Line {
+interface NodeLine {
   /** It has offered the lock to the present owner. */
   offered: boolean
   /** A request is under way. */
@@ -74,7 +74,7 @@ export class LineWait {
   readonly #keys: KeySet
   readonly #quorum: number
   readonly #beganMs: number
-  readonly #lines: Line[]
+  readonly #lines: NodeLine[]
   #ticket: number
   #owner: string
   #isOver = false
@@ -317,7 +317,7 @@ export class LineWait {
     return without > this.#lines.length - this.#quorum || this.#fits > MOST_FITS
   }
 
-  #expectAnswer(index: number, line: Line): void {
+  #expectAnswer(index: number, line: NodeLine): void {
     const { nodes, deadlines } = this.#plan
     const timeoutMs = this.#plan.timeoutMs(this.#request.ttlMs)
     line.deadline?.cancel()
@@ -330,7 +330,7 @@ export class LineWait {
   }
 
   /** Tells the caller when too few nodes answer, and when enough of them do again: its time may be over before we give up. */
-  #troubled(line: Line, trouble: Error | undefined): void {
+  #troubled(line: NodeLine, trouble: Error | undefined): void {
     line.trouble = trouble
     const wasFailing = this.#isFailing
     const failure = this.#failureIf((one) => one.trouble)
@@ -357,7 +357,7 @@ export class LineWait {
   }
 
   /** If the nodes without a cause are no quorum. */
-  #failureIf(causeOf: (line: Line, node: RedisNode) => Error | undefined): EngineError | undefined {
+  #failureIf(causeOf: (line: NodeLine, node: RedisNode) => Error | undefined): EngineError | undefined {
     const { nodes } = this.#plan
     const failures = nodes.flatMap((node, index) => {
       const cause = causeOf(this.#lines[index]!, node)

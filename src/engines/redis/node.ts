@@ -3,8 +3,8 @@ import type { LeaseRef, LeaseRequest, RoundTrip } from '../../engine.ts'
 import type { Random } from '../../random.ts'
 import { Admission } from './voters/admission.ts'
 import type { RedisClient } from './client.ts'
-import { isDenied, isNoScript, isPermanent, namingRight } from './drivers/server-errors.ts'
-import { NotSentError } from './errors.ts'
+import { isDenied, isNoScript, isPermanent, isReadOnly, namingRight } from './drivers/server-errors.ts'
+import { NotSentError, ReplicaError } from './errors.ts'
 import { RoundTrips } from './round-trips.ts'
 import { keySet, type KeySet } from './keys.ts'
 import { claimStep, enqueueStep, type LineAnswer, type LinePlace } from './line-steps.ts'
@@ -80,6 +80,8 @@ export class RedisNode {
   /** When a node that is silent was last sent a command. */
   #triedMs = -Infinity
   #whenIdle: (() => void) | undefined
+  /** While it is asked for its master. */
+  #replica: Promise<ReplicaError> | undefined
 
   constructor(client: RedisClient, label: string, options: NodeOptions) {
     this.client = client
@@ -307,6 +309,10 @@ export class RedisNode {
   }
 
   #settle(request: Request, error: unknown, reply: unknown, acknowledged: unknown): void {
+    if (isReadOnly(error) && !(error instanceof ReplicaError)) {
+      this.#replica ??= ReplicaError.of(error, this.client).finally(() => (this.#replica = undefined))
+      return void this.#replica.then((named) => this.#settle(request, named, reply, acknowledged))
+    }
     const instead = isPermanent(error) ? request.step.otherwise?.() : undefined
     if (instead !== undefined) {
       request.step = instead

@@ -80,7 +80,7 @@ export class SingleNode {
 
   #ask<T>(step: Step<T>, ttlMs: number, resources: readonly string[], end: StepEnd<T>): void {
     const timeoutMs = this.#options.timeoutMs(ttlMs)
-    const question = new Question(end, (cause) => this.#options.failure(cause, resources))
+    const question = new NodeQuestion(end, (cause) => this.#options.failure(cause, resources))
     question.deadline = this.#options.deadlines.start(timeoutMs, () =>
       question.failed(0, noAnswer(timeoutMs, this.#node.client)),
     )
@@ -101,7 +101,7 @@ interface StepEnd<T> {
 }
 
 /** One step and its deadline: whichever comes first decides. */
-class Question<T> implements StepListener<T> {
+class NodeQuestion<T> implements StepListener<T> {
   deadline: Deadline | undefined
   readonly #end: StepEnd<T>
   readonly #failure: (cause: Error) => EngineError

@@ -20,15 +20,15 @@ export type Decision =
   /** Enough nodes are ours, but their numbers differ: ask these nodes to confirm this one. */
   | { readonly kind: 'confirm'; readonly token: number; readonly nodes: readonly number[] }
 
-interface Ballot {
+interface NodeVotes {
   readonly state: 'silent' | 'ours' | 'out'
   readonly fence: number
   readonly votes: readonly number[]
 }
 
-export type Ballots = readonly Ballot[]
+export type Ballots = readonly NodeVotes[]
 
-const SILENT: Ballot = { state: 'silent', fence: 0, votes: [] }
+const SILENT: NodeVotes = { state: 'silent', fence: 0, votes: [] }
 
 export function quorumOf(size: number): number {
   return Math.floor(size / 2) + 1
@@ -42,7 +42,7 @@ export function count(ballots: Ballots, node: number, answer: NodeAnswer): Ballo
   return ballots.map((ballot, index) => (index === node ? counted(ballot, answer) : ballot))
 }
 
-function counted(ballot: Ballot, answer: NodeAnswer): Ballot {
+function counted(ballot: NodeVotes, answer: NodeAnswer): NodeVotes {
   switch (answer.kind) {
     case 'granted':
       return { state: 'ours', fence: answer.fence, votes: [...ballot.votes, answer.fence] }

@@ -17,10 +17,10 @@ function reporting(lease: WaitSubject['lease'], subject: Partial<WaitSubject> = 
 
 test('a log gets a line every 30 seconds while it waits, and none after', async () => {
   const line = [
-    { owner: 'x@other', since: 0 },
+    { owner: `${'1'.repeat(32)}@other`, since: 0 },
     { owner: 'us@me', since: 0 },
   ]
-  const lease: LeaseInfo = { resource: 'a', owner: 'y@holder', token: 1n, remainingMs: 9000, heldMs: 61_000, line }
+  const lease: LeaseInfo = { resource: 'a', owner: `${'2'.repeat(32)}@holder`, token: 1n, remainingMs: 9000, heldMs: 61_000, line }
   const { clock, said, report } = reporting(() => Promise.resolve(lease))
   report.observe({ type: 'attempt', ...ABOUT })
   report.observe(WAITING)
@@ -50,7 +50,7 @@ test('of a pool it looks at the permits that were asked for last, and tells of o
   const looks: (readonly string[])[] = []
   const lease: LeaseInfo = {
     resource: 'gpu#1',
-    owner: 'y@holder',
+    owner: `${'2'.repeat(32)}@holder`,
     token: 1n,
     remainingMs: 9000,
     heldMs: 61_000,
@@ -76,7 +76,7 @@ test('of a pool it looks at the permits that were asked for last, and tells of o
 })
 
 test('a time below a second is not told, and what is only offered is not held', () => {
-  const lease: LeaseInfo = { resource: 'a', owner: 'y@heir', token: 1n, remainingMs: 900, heldMs: 4 }
+  const lease: LeaseInfo = { resource: 'a', owner: `${'3'.repeat(32)}@heir`, token: 1n, remainingMs: 900, heldMs: 4 }
   expect(heldNow({ ...lease, offered: true }, 0)).toBe("'a' is offered to heir")
   expect(heldNow(lease, 0)).toBe("'a' is held by heir, since just now")
   expect(heldNow(lease, 2000)).toBe("'a' is held by heir for 2.0 s")

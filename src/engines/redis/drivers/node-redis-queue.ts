@@ -4,7 +4,7 @@ import type { NodeRedisClient } from './node-redis-send.ts'
 import { hush, ReplyOnDemand } from './reply-on-demand.ts'
 
 /** What is used of the queue in which a client of node-redis keeps its commands. */
-interface Queue {
+interface CommandQueue {
   addCommand?: (args: unknown, options?: unknown) => unknown
   /** With this the driver moves commands from one client to another. */
   prependCommandsToWrite(commands: readonly object[]): void
@@ -61,11 +61,11 @@ export function quietSender(
   }
 }
 
-function queueOf(client: NodeRedisClient): Queue | undefined {
+function queueOf(client: NodeRedisClient): CommandQueue | undefined {
   const queue = hasMethods(client, '_getQueue')
     ? (client as unknown as { _getQueue(): unknown })._getQueue()
     : undefined
-  return hasMethods(queue, 'addCommand', 'prependCommandsToWrite', 'isWaitingToWrite') ? (queue as Queue) : undefined
+  return hasMethods(queue, 'addCommand', 'prependCommandsToWrite', 'isWaitingToWrite') ? (queue as CommandQueue) : undefined
 }
 
 /**

@@ -8,6 +8,11 @@ export function isDenied(error: unknown): boolean {
   return error instanceof Error && /^NOPERM\b|\bPermissionDenied\b/.test(error.message)
 }
 
+/** The server is a replica, which takes no writes. GLIDE has a name of its own for it. */
+export function isReadOnly(error: unknown): error is Error {
+  return error instanceof Error && /\bREADONLY\b|\bReadOnly\b/.test(error.message)
+}
+
 /** An ACL refusal met inside a script has no code of its own, and another text since Redis 7.2. */
 const DENIED_IN_SCRIPT = /can't (run this command or subcommand|access at least one of the keys)|ACL failure in script/i
 

@@ -1,3 +1,4 @@
+import type { Send } from '../client.ts'
 import { resourceKeys, STAMP_KEY } from '../keys.ts'
 
 /**
@@ -16,8 +17,6 @@ export type Replay =
   | 'changed'
   /** The server does not say, or not to this user. */
   | 'not told'
-
-type Ask = (command: readonly string[]) => Promise<unknown>
 
 /** Names of resources that no pattern fits by chance which was written for others. */
 const NAMES = ['~ringfence', '0^{never-locked}']
@@ -44,7 +43,7 @@ function writes(prefix: string): string[][] {
  * `prefix`: of the lock keys. Whether the server has what was written before it started can be told by what it counts: errors while it
  * replayed. Whether it will have what is written now, by the rights of `default`, if these are still those that it has started with.
  */
-export async function replayOf(ask: Ask, prefix: string): Promise<Replay> {
+export async function replayOf(ask: Send, prefix: string): Promise<Replay> {
   const dryRuns = writes(prefix).map((write) => ask(['ACL', 'DRYRUN', 'default', ...write]).catch(() => undefined))
   // Behind them: a change before the last of them is counted.
   const sections = ['stats', 'commandstats'].map((section) => ask(['INFO', section]).catch(() => undefined))
