@@ -1,8 +1,9 @@
 import type { MachineClock } from '../../clock.ts'
-import type { InLine, LeaseInfo, LeaseRef, LeaseRequest } from '../../engine.ts'
+import type { LeaseInfo, LeaseRef, LeaseRequest } from '../../engine.ts'
 import type { SqliteStatement } from './client.ts'
 import { Counter } from './counter.ts'
 import type { Database } from './database.ts'
+import { inspectFile } from './inspect.ts'
 import { Liveness, type StoredLease, type StoredTicket } from './liveness.ts'
 import type { Machine } from './machine.ts'
 
@@ -123,32 +124,7 @@ export class FileSteps {
   }
 
   held(resource?: string): LeaseInfo[] {
-    const rows =
-      resource === undefined
-        ? (this.#sql('SELECT * FROM lease ORDER BY resource, token').all() as unknown as readonly StoredLease[])
-        : this.#leasesOn(resource)
-    const now = this.#liveness.nowMs()
-    return rows
-      .filter((row) => !this.#liveness.isOver(row))
-      .map((row) => ({
-        resource: row.resource,
-        owner: row.owner,
-        token: BigInt(row.token),
-        remainingMs: row.until_ms - now,
-        ...(row.shared ? { shared: true } : {}),
-        heldMs: now - row.since_ms,
-        ...this.#waitersFor(row.resource),
-      }))
-  }
-
-  #waitersFor(resource: string): Pick<LeaseInfo, 'waiters' | 'line'> {
-    const sql = this.#sql('SELECT ticket.* FROM queue JOIN ticket USING (number) WHERE resource = ? ORDER BY number')
-    const tickets = sql.all(resource) as unknown as readonly StoredTicket[]
-    const [now, wallMs] = [this.#liveness.nowMs(), this.#clock.wallMs()]
-    const line = tickets
-      .filter((ticket) => !this.#liveness.hasLeft(ticket))
-      .map(({ owner, number }): InLine => ({ owner, since: Math.round(wallMs - (now - number / 1000)) }))
-    return { waiters: line.length, ...(line.length > 0 ? { line } : {}) }
+    return inspectFile(this.#database, this.#liveness, this.#clock, resource)
   }
 
   /** To be called after `NotReserved`. Must be written durably. */

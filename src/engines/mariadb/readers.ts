@@ -1,4 +1,5 @@
-import type { Take } from '../shared/sql/steps.ts'
+import { columnText, type SqlRow } from '../shared/sql/client.ts'
+import type { TableRow, Take } from '../shared/sql/steps.ts'
 import { READERS } from '../shared/readers.ts'
 import { fromHex } from './client.ts'
 
@@ -18,7 +19,7 @@ export const SHARED_OWNER = bytes(READERS)
 export const IS_SHARED = `(owner = ${SHARED_OWNER} AND expires_at > ${NOW})`
 export const IS_WANTED = `COALESCE(wanted_until > ${NOW}, FALSE)`
 
-export interface TableReader {
+interface TableReader {
   readonly owner: string
   readonly token: bigint
   readonly sinceUs: number
@@ -26,7 +27,7 @@ export interface TableReader {
 }
 
 /** The readers of a row, from its JSON as bytes in hexadecimal. */
-export function readersIn(hex: string | null | undefined): readonly TableReader[] {
+function readersIn(hex: string | null | undefined): readonly TableReader[] {
   if (hex === null || hex === undefined) return []
   const readers = JSON.parse(fromHex(hex)) as Record<string, { token: string; since: number; until: number }>
   return Object.entries(readers).map(([key, { token, since, until }]) => ({
@@ -35,6 +36,31 @@ export function readersIn(hex: string | null | undefined): readonly TableReader[
     sinceUs: since,
     untilUs: until,
   }))
+}
+
+/** One for the row, or one for each reader that has not ended. */
+export function tableRows(row: SqlRow, clockUs: bigint): readonly (TableRow & { readonly sinceUs?: number })[] {
+  const owner = row['owner']
+  const counter = BigInt(columnText(row, 'token'))
+  const alone = {
+    resource: fromHex(columnText(row, 'resource')),
+    counter,
+    token: counter,
+    owner: owner === null || owner === undefined ? undefined : fromHex(owner),
+    remainingMs: Number(columnText(row, 'remaining')),
+    session: undefined,
+    isEnded: false,
+    isAwaited: false,
+    isShared: false,
+    wantedMs: Number(row['wanted'] ?? 0),
+  }
+  if (alone.owner !== READERS) return [alone]
+  const readers = readersIn(row['readers']).map(({ owner, token, sinceUs, untilUs }) => {
+    const remainingMs = Math.ceil((untilUs - Number(clockUs)) / 1000)
+    return { ...alone, owner, token, remainingMs, isShared: true, sinceUs }
+  })
+  const live = readers.filter(({ remainingMs }) => remainingMs > 0)
+  return live.length > 0 ? live : [{ ...alone, owner: undefined }]
 }
 
 /** A name that needs no quotes in a path. */

@@ -1,21 +1,19 @@
-import type { LeaseInfo, LeaseRef } from '../../engine.ts'
-import { READERS } from '../shared/readers.ts'
+import type { LeaseRef } from '../../engine.ts'
 import { columnText, type SqlRow } from '../shared/sql/client.ts'
-import {
-  PAGE,
-  type FailureKind,
-  type LeasePage,
-  type LeaseSteps,
-  type TableLook,
-  type TableRow,
-  type Take,
-  type TakeAtOnce,
+import type {
+  FailureKind,
+  LeasePage,
+  LeaseSteps,
+  TableLook,
+  Take,
+  TakeAtOnce,
 } from '../shared/sql/steps.ts'
 import { tableShape } from '../shared/sql/table-shape.ts'
 import { batches } from '../shared/together.ts'
 import { fromHex, type RunMariadb } from './client.ts'
 import { AutocommitError, failureKind, isColumnThere, isRaced, isSyntaxError } from './errors.ts'
-import { readersIn } from './readers.ts'
+import { mariadbPage } from './inspect.ts'
+import { tableRows } from './readers.ts'
 import { MARIADB_COLUMNS, MariadbStatements } from './statements.ts'
 
 /** Names and owners in one statement, where each byte is two characters. Servers take a megabyte and more. */
@@ -125,18 +123,7 @@ export class MariadbSteps implements LeaseSteps {
 
   async page(after: string, resource?: string): Promise<LeasePage> {
     const { rows } = await this.#run(this.#sql.page(after, resource))
-    const leases = rows.flatMap((row) => {
-      const clockUs = BigInt(columnText(row, 'clock'))
-      return tableRows(row, clockUs).flatMap((holder): LeaseInfo[] => {
-        const { owner, token, remainingMs, isShared, sinceUs } = holder
-        if (owner === undefined) return []
-        const heldMs =
-          sinceUs === undefined ? Number(columnText(row, 'held')) : Math.floor((Number(clockUs) - sinceUs) / 1000)
-        return [{ resource: holder.resource, owner, token, remainingMs, heldMs, ...(isShared ? { shared: true } : {}) }]
-      })
-    })
-    const last = rows.at(-1)
-    return { leases, next: rows.length < PAGE ? undefined : fromHex(columnText(last, 'resource')) }
+    return mariadbPage(rows)
   }
 
   async create(): Promise<'created' | 'changed' | 'neither'> {
@@ -235,29 +222,4 @@ function pair(resource: string, owner: string): string {
 function tableLook(rows: readonly SqlRow[]): TableLook {
   const clockUs = BigInt(columnText(rows[0], 'clock'))
   return { clockUs, rows: rows.filter(({ token }) => token !== null).flatMap((row) => tableRows(row, clockUs)) }
-}
-
-/** One for the row, or one for each reader that has not ended. */
-function tableRows(row: SqlRow, clockUs: bigint): readonly (TableRow & { readonly sinceUs?: number })[] {
-  const owner = row['owner']
-  const counter = BigInt(columnText(row, 'token'))
-  const alone = {
-    resource: fromHex(columnText(row, 'resource')),
-    counter,
-    token: counter,
-    owner: owner === null || owner === undefined ? undefined : fromHex(owner),
-    remainingMs: Number(columnText(row, 'remaining')),
-    session: undefined,
-    isEnded: false,
-    isAwaited: false,
-    isShared: false,
-    wantedMs: Number(row['wanted'] ?? 0),
-  }
-  if (alone.owner !== READERS) return [alone]
-  const readers = readersIn(row['readers']).map(({ owner, token, sinceUs, untilUs }) => {
-    const remainingMs = Math.ceil((untilUs - Number(clockUs)) / 1000)
-    return { ...alone, owner, token, remainingMs, isShared: true, sinceUs }
-  })
-  const live = readers.filter(({ remainingMs }) => remainingMs > 0)
-  return live.length > 0 ? live : [{ ...alone, owner: undefined }]
 }

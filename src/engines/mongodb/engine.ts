@@ -25,6 +25,7 @@ import type { MongoDb } from './client.ts'
 import { cleanUpAfter } from './cleanup.ts'
 import { checkMongodb, probeMongodb } from './doctor/index.ts'
 import { isPermanent, mongodbError } from './errors.ts'
+import { inspectMongodb } from './inspect.ts'
 import { heldBy, holdersOf, ownedBy, type LeaseDocument, type LeaseHolder } from './statements.ts'
 import { MongodbSteps } from './steps.ts'
 import { ChangeStreamWakeups } from './wakeups.ts'
@@ -182,19 +183,8 @@ export class MongodbEngine implements Engine {
     return this.#wakeups.watch(resources, freed)
   }
 
-  async *inspect(resource?: string): AsyncIterable<LeaseInfo> {
-    const resources = resource === undefined ? undefined : [resource]
-    try {
-      for await (const shown of this.#steps.find(resources, this.#settings.requestTimeoutMs(NO_TTL_MS))) {
-        const { resource } = shown
-        for (const { owner, token, leftMs: remainingMs, heldMs } of holdersOf(shown)) {
-          const kind = shown.owner === READERS ? { shared: true } : {}
-          yield { resource, owner, token, remainingMs, ...kind, ...(heldMs === undefined ? {} : { heldMs }) }
-        }
-      }
-    } catch (cause) {
-      throw mongodbError(cause, resources ?? [])
-    }
+  inspect(resource?: string): AsyncIterable<LeaseInfo> {
+    return inspectMongodb(this.#steps, this.#settings.requestTimeoutMs(NO_TTL_MS), resource)
   }
 
   check(ttlMs: number): Promise<readonly Finding[]> {

@@ -1,18 +1,18 @@
 import type { LeaseRef } from '../../engine.ts'
 import { READERS } from '../shared/readers.ts'
 import { columnText, type SqlQuery, type SqlRow } from '../shared/sql/client.ts'
-import {
-  PAGE,
-  type FailureKind,
-  type LeasePage,
-  type LeaseSteps,
-  type TableLook,
-  type TableRow,
-  type Take,
-  type TakeAtOnce,
+import type {
+  FailureKind,
+  LeasePage,
+  LeaseSteps,
+  TableLook,
+  TableRow,
+  Take,
+  TakeAtOnce,
 } from '../shared/sql/steps.ts'
 import { tableShape } from '../shared/sql/table-shape.ts'
 import { failureKind, isRaced, sqlState } from './errors.ts'
+import { postgresPage } from './inspect.ts'
 import { POSTGRES_COLUMNS, postgresStatements, quoted, type PostgresStatements } from './statements.ts'
 
 /** Where statements run, and the session that new leases are bound to. */
@@ -138,19 +138,7 @@ export class PostgresSteps implements LeaseSteps {
 
   async page(after: string, resource?: string): Promise<LeasePage> {
     const { query, session } = await this.#options.connection()
-    const rows = await query(this.#sql.page, [after, resource ?? null, session])
-    const names = new Set(rows.map((row) => columnText(row, 'resource')))
-    const leases = rows
-      .filter(({ owner }) => owner !== null)
-      .map((row) => ({
-        resource: columnText(row, 'resource'),
-        owner: columnText(row, 'owner'),
-        token: BigInt(columnText(row, 'token')),
-        remainingMs: Number(columnText(row, 'remaining')),
-        heldMs: Number(columnText(row, 'held')),
-        ...(row['shared'] === 'true' ? { shared: true } : {}),
-      }))
-    return { leases, next: names.size < PAGE ? undefined : [...names].at(-1) }
+    return postgresPage(await query(this.#sql.page, [after, resource ?? null, session]))
   }
 
   async create(): Promise<'created' | 'changed' | 'neither'> {
