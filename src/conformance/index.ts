@@ -2,6 +2,7 @@ import { BAD_INPUT, BAD_TICKETS } from './bad-input.ts'
 import { Fixture, type ConformanceSetup } from './fixture.ts'
 import { MOVES, MOVES_BESIDE_READERS } from './moves.ts'
 import { OPTIONAL } from './optional-methods.ts'
+import { QUEUE } from './queue.ts'
 import { REQUIRED } from './required-methods.ts'
 import { EXCLUSIVE_ONLY, SHARED, SHARED_IN_QUEUE } from './shared.ts'
 import { SHARED_WITH_LOCKS } from './shared-with-locks.ts'
@@ -26,7 +27,8 @@ export function conformance(setup: ConformanceSetup): ConformanceCase[] {
     throw new TypeError('disconnect: expected a function, because only a lost connection shows that onDoubt works')
   }
   const sharing = methods.includes('enqueue') ? [SHARED, SHARED_IN_QUEUE] : [SHARED]
-  const optional = [...methods.map((method) => OPTIONAL[method]), ...(setup.shared === true ? sharing : [])]
+  const queue = methods.includes('enqueue') ? [QUEUE] : []
+  const optional = [...methods.map((method) => OPTIONAL[method]), ...queue, ...(setup.shared === true ? sharing : [])]
   const withLocks = [WITH_LOCKS, setup.shared === true ? SHARED_WITH_LOCKS : EXCLUSIVE_ONLY]
   const moves = setup.shared === true ? [MOVES, BAD_TICKETS, MOVES_BESIDE_READERS] : [MOVES, BAD_TICKETS]
   const canMove = methods.includes('handOver') || methods.includes('adopt')

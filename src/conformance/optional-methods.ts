@@ -329,12 +329,18 @@ interface Place {
 }
 
 /** Takes a place in the queue. What is granted is released after the case, and a wait that goes on is aborted. */
-export function enqueue(fixture: Fixture, engine: Engine, request: LeaseRequest, signal?: AbortSignal): Place {
+export function enqueue(
+  fixture: Fixture,
+  engine: Engine,
+  request: LeaseRequest,
+  signal?: AbortSignal,
+  newOwner?: () => string,
+): Place {
   const controller = new AbortController()
   let isSettled = false
-  const waiting = engine.enqueue!(request, signal ?? controller.signal).finally(() => (isSettled = true))
+  const waiting = engine.enqueue!(request, signal ?? controller.signal, newOwner).finally(() => (isSettled = true))
   waiting.then(
-    ({ token }) => fixture.keep(engine, { ...request, token }),
+    ({ token, owner = request.owner }) => fixture.keep(engine, { ...request, owner, token }),
     () => undefined,
   )
   const settled = (what: string): Promise<void> => fixture.eventually(what, () => isSettled)
@@ -355,7 +361,7 @@ export function enqueue(fixture: Fixture, engine: Engine, request: LeaseRequest,
 }
 
 /** Waits until as many are in the queue, as `inspect` shows it. */
-function waiters(fixture: Fixture, engine: Engine, lease: LeaseRef, count: number): Promise<void> {
+export function waiters(fixture: Fixture, engine: Engine, lease: LeaseRef, count: number): Promise<void> {
   return fixture.eventually(`${count} to be in the queue`, async () => {
     const [info] = await collect(engine.inspect(lease.resources[0]))
     return info?.waiters === count
