@@ -100,7 +100,8 @@ export class HeldError extends RingfenceError {
   constructor(resources: readonly string[], holder?: string, remainingMs?: number, details: HeldDetails = {}) {
     const { here, permits, votes, offered = false, writerWaits = false } = details
     const left = remainingMs === undefined ? '' : `, for ${span(remainingMs)} more unless renewed`
-    const other = notHeld(holder, offered, writerWaits) ?? `held by ${holder === undefined ? 'someone else' : whoIs(holder)}${left}`
+    const other =
+      notHeld(holder, offered, writerWaits) ?? `held by ${holder === undefined ? 'someone else' : whoIs(holder)}${left}`
     const by = here === undefined ? other : heldHere(here)
     super(permits === undefined ? `${named(resources)} is ${by}` : allHeld(resources, permits, details), resources)
     this.holder = holder
@@ -123,7 +124,8 @@ export class WaitTimeoutError extends RingfenceError {
 
   constructor(resources: readonly string[], waitMs: number, holder?: string, details: HeldDetails = {}) {
     const { here, permits, offered = false, writerWaits = false } = details
-    const other = notHeld(holder, offered, writerWaits) ?? (holder === undefined ? undefined : `held by ${whoIs(holder)}`)
+    const other =
+      notHeld(holder, offered, writerWaits) ?? (holder === undefined ? undefined : `held by ${whoIs(holder)}`)
     const by = here === undefined ? other : heldHere(here)
     const why = by === undefined ? '' : `, ${by}`
     const held =
@@ -264,7 +266,9 @@ export class QuorumError extends EngineError {
 /** What keeps it from a caller, if that is no lease. */
 function notHeld(holder: string | undefined, offered: boolean, writerWaits: boolean): string | undefined {
   if (writerWaits) return waitedFor(holder)
-  return offered ? `offered to ${holder === undefined ? 'someone else' : whoIs(holder)}, the first in line, which has not taken it yet` : undefined
+  return offered
+    ? `offered to ${holder === undefined ? 'someone else' : whoIs(holder)}, the first in line, which has not taken it yet`
+    : undefined
 }
 
 /** A reader is kept out by a writer that came before it, not by those who read. */

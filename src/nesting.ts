@@ -42,7 +42,11 @@ export class Nesting {
    * The lease of this process that a call with this use around it did not get past: one that it is inside of, or else the one that
    * was found.
    */
-  heldHere(use: Use | undefined, { resources, shared }: WantedLease, found: LeaseRecord | undefined): HeldHere | undefined {
+  heldHere(
+    use: Use | undefined,
+    { resources, shared }: WantedLease,
+    found: LeaseRecord | undefined,
+  ): HeldHere | undefined {
     const around = this.#around(use).find((lease) => !(shared && lease.shared) && hasSome(lease, resources))
     const held = around ?? found
     return held && { owner: held.owner, forMs: held.heldMs(), isInside: around !== undefined, shared: held.shared }

@@ -133,7 +133,7 @@ const SECRET_PARAMETER = new RegExp(`([?&;][\\w.-]*(?:${SECRET_NAMES})=)([^&;#]*
 
 /** Where a port should be and is none: a password, of a URL whose @ and host were left out. */
 const MISPLACED =
-  /(?<=^[a-z0-9+.-]+:\/{0,2}(?:[^/?#]*,)?[^/?#@:,[\]]*:)(?!\d+(?:[,/?#]|$))[^/?#@:,[\]]+(?=[,/?#]|$)(?!.*@)/gi
+  /(?<=^[a-z0-9+.-]*:\/{0,2}(?:[^/?#]*,)?[^/?#@:,[\]]*:)(?!\d+(?:[,/?#]|$))[^/?#@:,[\]]+(?=[,/?#]|$)(?!.*@)/gi
 
 /** Nothing that is printed from now on contains them. True if there are any. */
 export function noteSecrets(url: string): boolean {

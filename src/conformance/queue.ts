@@ -29,10 +29,6 @@ export const QUEUE: Cases = {
     const next = fixture.request({ resources: lease.resources })
     const places = [enqueue(fixture, one, next), enqueue(fixture, two, behind)]
     await one.release(lease)
-    const turn = async (engine: Engine, request: LeaseRequest, grant: Promise<QueuedGrant>): Promise<void> => {
-      const owner = await held(engine, request, await grant)
-      await engine.release({ ...request, owner, token: (await grant).token })
-    }
     // Who of the two comes first is for the engine to say.
     await Promise.all([turn(one, next, places[0]!.granted()), turn(two, behind, places[1]!.granted())])
   },
@@ -51,7 +47,10 @@ export const QUEUE: Cases = {
     const [info] = await collect(one.inspect(lease.resources[0]))
     const ageMs = systemClock.wallMs() - (info?.line?.[0]?.since ?? Number.NaN)
     // Clocks of a server and of this process may differ a little.
-    assert.ok(Math.abs(ageMs - waitedMs / 2) < waitedMs * 0.6, `waits for ${ageMs} ms, and should for ${waitedMs} at most`)
+    assert.ok(
+      Math.abs(ageMs - waitedMs / 2) < waitedMs * 0.6,
+      `waits for ${ageMs} ms, and should for ${waitedMs} at most`,
+    )
     await one.release(lease)
     await place.granted()
   },
@@ -69,9 +68,19 @@ export const QUEUE: Cases = {
 }
 
 /** The owner that has the lease of the grant. */
-async function held(engine: Engine, request: LeaseRequest, { token, owner = request.owner }: QueuedGrant): Promise<string> {
+async function held(
+  engine: Engine,
+  request: LeaseRequest,
+  { token, owner = request.owner }: QueuedGrant,
+): Promise<string> {
   assert.deepEqual(await engine.extend([{ ...request, owner, token }]), [{ kind: 'held' }])
   return owner
+}
+
+/** Holds the lease of the grant, and releases it. */
+async function turn(engine: Engine, request: LeaseRequest, grant: Promise<QueuedGrant>): Promise<void> {
+  const owner = await held(engine, request, await grant)
+  await engine.release({ ...request, owner, token: (await grant).token })
 }
 
 /** A lease is held, the first who waited for it has given up and says that there is an heir, and one is to come behind it. */

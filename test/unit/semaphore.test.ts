@@ -241,7 +241,9 @@ describe('a wait', () => {
     for (const { reason } of [second, third]) expect(reason).toBeInstanceOf(WaitTimeoutError)
     const nothing = await pool.acquire({ wait: 0 }).catch((error: unknown) => error)
     expect(nothing).toBeInstanceOf(HeldError)
-    expect((nothing as Error).message).toMatch(/^all 2 permits of 'gpu' were held, by this process, \w+ \(pool of 2\)/)
+    expect((nothing as Error).message).toMatch(
+      /^all 2 permits of 'gpu' were held, by this process, \S+:\d+ \(pool of 2\)/,
+    )
     const mutex = it.locks.semaphore('cpu', 1)
     await mutex.acquire()
     const here = watched(mutex.acquire({ wait: '1s' }))

@@ -1,13 +1,6 @@
 import type { LeaseRef } from '../../engine.ts'
 import { columnText, type SqlRow } from '../shared/sql/client.ts'
-import type {
-  FailureKind,
-  LeasePage,
-  LeaseSteps,
-  TableLook,
-  Take,
-  TakeAtOnce,
-} from '../shared/sql/steps.ts'
+import type { FailureKind, LeasePage, LeaseSteps, TableLook, Take, TakeAtOnce } from '../shared/sql/steps.ts'
 import { tableShape } from '../shared/sql/table-shape.ts'
 import { batches } from '../shared/together.ts'
 import { fromHex, type RunMariadb } from './client.ts'

@@ -1,15 +1,7 @@
 import type { LeaseRef } from '../../engine.ts'
 import { READERS } from '../shared/readers.ts'
 import { columnText, type SqlQuery, type SqlRow } from '../shared/sql/client.ts'
-import type {
-  FailureKind,
-  LeasePage,
-  LeaseSteps,
-  TableLook,
-  TableRow,
-  Take,
-  TakeAtOnce,
-} from '../shared/sql/steps.ts'
+import type { FailureKind, LeasePage, LeaseSteps, TableLook, TableRow, Take, TakeAtOnce } from '../shared/sql/steps.ts'
 import { tableShape } from '../shared/sql/table-shape.ts'
 import { failureKind, isRaced, sqlState } from './errors.ts'
 import { postgresPage } from './inspect.ts'

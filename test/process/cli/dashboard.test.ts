@@ -253,7 +253,7 @@ test('a token that is too short is refused without being repeated', async () => 
 
 test('a port that is taken, and an engine that is away: the one ends it, the other is told on the page', async () => {
   const taken = await home.run(['dashboard', '--listen', `127.0.0.1:${server.port}`], { env: { RINGFENCE_URL: url } })
-  expect(taken).toMatchObject({ code: EXIT.failed, stderr: expect.stringContaining("cannot listen: ") as string })
+  expect(taken).toMatchObject({ code: EXIT.failed, stderr: expect.stringContaining('cannot listen: ') as string })
   await using other = await startRedis({ password: PASSWORD })
   const away = `redis://:${encodeURIComponent(PASSWORD)}@${other.host}:${other.port}`
   const command = home.start(['dashboard', '--listen', '0'], { env: { RINGFENCE_URL: away } })

@@ -191,7 +191,7 @@ test.concurrent.each([
   const began = performance.now()
   expect(await home.run(['run', 'x', '--', 'true'], { env: { RINGFENCE_URL: url } })).toMatchObject({
     code: EXIT.engine,
-    stderr: expect.stringContaining("cannot be used: ") as string,
+    stderr: expect.stringContaining('cannot be used: ') as string,
   })
   expect(performance.now() - began).toBeLessThan(40_000)
 })

@@ -259,7 +259,7 @@ test('a command that is not there is told before anything is locked, with the co
 
 test.each([
   ['not there', '/nope/sh', EXIT.notFound, 'was not found'],
-  ['a folder', '/', EXIT.notExecutable, "cannot be executed"],
+  ['a folder', '/', EXIT.notExecutable, 'cannot be executed'],
 ])('a script whose interpreter is %s is told before anything is locked', async (_what, interpreter, code, why) => {
   await using own = new Home()
   writeFileSync(own.file('script'), `#! ${interpreter} -e\n`, { mode: 0o755 })

@@ -281,7 +281,9 @@ describe.concurrent('the next step fits what is wrong', () => {
     await until(async () => (await replica.cli('INFO', 'replication')).includes('master_link_status:up'), {
       what: 'it follows its master',
     })
-    expect((await run(replica.url)).stderr).toMatch(/is a replica of 127\.0\.0\.1:\d+: locks need the master.*\n {2}next: this server is a replica.* name the master/)
+    expect((await run(replica.url)).stderr).toMatch(
+      /is a replica of 127\.0\.0\.1:\d+: locks need the master.*\n {2}next: this server is a replica.* name the master/,
+    )
   })
 
   test('a full memory', async () => {

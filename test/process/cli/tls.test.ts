@@ -141,7 +141,7 @@ describe('postgres', () => {
     ['sslmode=prefer', "sslmode: expected disable, require, verify-ca, verify-full or no-verify, got 'prefer'"],
     ['sslmode=allow', 'nothing falls back to plain text'],
     ['ssl=false', "ssl: expected true, 1, 0 or no-verify, got 'false'"],
-    ['sslrootcert=/nowhere.pem', "sslrootcert: cannot be read"],
+    ['sslrootcert=/nowhere.pem', 'sslrootcert: cannot be read'],
     ['sslnegotiation=later&sslmode=require', 'sslnegotiation'],
   ])('%s is wrong usage', async (query, said) => {
     expect(await echoed(pgUrl(query))).toMatchObject({
@@ -199,7 +199,7 @@ describe('mariadb', () => {
   test.each([
     ['ssl=yes', "ssl: expected true or false, got 'yes'"],
     ['ssl=false&ca=x', 'expected ssl=true with ca, got ssl=false'],
-    ['ca=/nowhere.pem', "ca: cannot be read"],
+    ['ca=/nowhere.pem', 'ca: cannot be read'],
     ['ssl-ca=x', "unknown parameter 'ssl-ca'"],
   ])('%s is wrong usage', async (query, said) => {
     expect(await echoed(mariaUrl(query))).toMatchObject({
@@ -237,7 +237,7 @@ describe('mongodb', () => {
 
   test.each([
     ['tls=maybe', 'tls'],
-    [`tls=true&tlsCAFile=/nowhere.pem`, "tlsCAFile: cannot be read"],
+    [`tls=true&tlsCAFile=/nowhere.pem`, 'tlsCAFile: cannot be read'],
   ])('%s is wrong usage', async (query, said) => {
     expect(await echoed(mongoUrl(query))).toMatchObject({
       code: EXIT.usage,

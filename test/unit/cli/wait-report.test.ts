@@ -20,7 +20,14 @@ test('a log gets a line every 30 seconds while it waits, and none after', async 
     { owner: `${'1'.repeat(32)}@other`, since: 0 },
     { owner: 'us@me', since: 0 },
   ]
-  const lease: LeaseInfo = { resource: 'a', owner: `${'2'.repeat(32)}@holder`, token: 1n, remainingMs: 9000, heldMs: 61_000, line }
+  const lease: LeaseInfo = {
+    resource: 'a',
+    owner: `${'2'.repeat(32)}@holder`,
+    token: 1n,
+    remainingMs: 9000,
+    heldMs: 61_000,
+    line,
+  }
   const { clock, said, report } = reporting(() => Promise.resolve(lease))
   report.observe({ type: 'attempt', ...ABOUT })
   report.observe(WAITING)

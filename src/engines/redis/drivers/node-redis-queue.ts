@@ -65,7 +65,9 @@ function queueOf(client: NodeRedisClient): CommandQueue | undefined {
   const queue = hasMethods(client, '_getQueue')
     ? (client as unknown as { _getQueue(): unknown })._getQueue()
     : undefined
-  return hasMethods(queue, 'addCommand', 'prependCommandsToWrite', 'isWaitingToWrite') ? (queue as CommandQueue) : undefined
+  return hasMethods(queue, 'addCommand', 'prependCommandsToWrite', 'isWaitingToWrite')
+    ? (queue as CommandQueue)
+    : undefined
 }
 
 /**

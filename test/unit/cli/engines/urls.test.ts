@@ -124,6 +124,7 @@ const FOUND = [
   'mongodb://127.0.0.1:1/app?requestTimeout=x',
   'postgres://127.0.0.1:1/app?ssl=%',
   known(`redis-sentinel://u:${PLANTED}`),
+  known(`://u:${PLANTED}`),
 ]
 
 test('every URL is an engine or wrong usage, and nothing else', { timeout: FUZZ_TIMEOUT_MS }, async () => {
