@@ -49,7 +49,7 @@ describe('a note', () => {
       .acquire('a', { wait: 0 })
       .catch((error: unknown) => error)
     expect(refused).toBeInstanceOf(HeldError)
-    expect((refused as HeldError).message).toContain('@host:1 (invoice 42), for ')
+    expect((refused as HeldError).message).toContain('held by host:1 (invoice 42), for ')
   })
 
   test('is taken by once and elect, and is handed over with nothing of the one before', async () => {
