@@ -154,17 +154,13 @@ export class World {
         },
       }),
     )
+    const own = { clock: process, random: random.fork('epochs') }
     const engine =
       plan.engine === 'redis'
-        ? redis(clients[0]!.redis, { clock: process, replicas: plan.replicas, within: 20 })
+        ? redis(clients[0]!.redis, { ...own, replicas: plan.replicas, within: 20 })
         : redlock(
             (nodes?.map((node) => clients[node]!) ?? clients).map((client) => client.redis),
-            {
-              clock: process,
-              random: random.fork('epochs'),
-              maxTtl: maxTtlMs,
-              restart: plan.restart,
-            },
+            { ...own, maxTtl: maxTtlMs, restart: plan.restart },
           )
     // The history needs what the locks tell, but not of round trips.
     if (!observes) Object.defineProperty(engine, 'observe', { value: undefined })

@@ -30,7 +30,8 @@ const REST_MS = 100
 
 const MOVED = new Error('it waits at another permit')
 
-type PermitState = 'in line' | 'looking' | 'first' | 'settled'
+/** `looked`: in line, and has found none. */
+type PermitState = 'in line' | 'looking' | 'looked' | 'first' | 'settled'
 
 /** One call for a permit, from its place in the line of the pool until it has a permit or gives up. */
 export class PermitWaiter {
@@ -50,7 +51,6 @@ export class PermitWaiter {
   #resolve!: (lease: PermitLease) => void
   #reject!: (reason: unknown) => void
   #state: PermitState = 'in line'
-  #hasLooked = false
   /** A permit that was released here is being handed over to it, or asked for by it. */
   #isTaking = false
   #known = NOTHING_KNOWN
@@ -96,24 +96,24 @@ export class PermitWaiter {
   async #look(): Promise<void> {
     await this.#ask(MOST_TRIES)
     if (this.#isSettled) return
-    this.#state = 'in line'
-    this.#hasLooked = true
+    this.#state = 'looked'
     this.#calls.pools.foundNone(this)
   }
 
   /** It is the first in line, after `before`, and asks the servers from now on. */
   first(handedOver: boolean, before?: PermitWaiter): void {
-    if (this.#state !== 'in line') return
+    if (!this.#isInLine) return
+    const hasLooked = this.#state === 'looked'
     this.#state = 'first'
     // What was true before our wait began says nothing about it.
     if (before !== undefined && before.#known.atMs >= this.#began.monotonicMs) this.#known = before.#known
     if (handedOver) this.#in(REST_MS, () => this.#move(TRIES_OF_NEXT))
-    else void this.#move(this.#hasLooked ? 0 : TRIES_OF_NEXT)
+    else void this.#move(hasLooked ? 0 : TRIES_OF_NEXT)
   }
 
   /** Whether it takes a permit that is released here. One that looks will find a permit by itself. */
   takes(permit: number): boolean {
-    return (this.#state === 'in line' || this.#state === 'first') && !this.#isTaking && permit < this.permits.count
+    return (this.#isInLine || this.#state === 'first') && !this.#isTaking && permit < this.permits.count
   }
 
   heirOf(permit: number): Heir {
@@ -284,7 +284,7 @@ export class PermitWaiter {
     const { resources, terms } = this
     const { pools, engine } = this.#calls
     // Only the first in line asks the servers: what it knows is all there is to know.
-    const { answered, failure } = (this.#state === 'in line' ? (pools.first(this) ?? this) : this).#latest()
+    const { answered, failure } = (this.#isInLine ? (pools.first(this) ?? this) : this).#latest()
     if (failure !== undefined) return this.cancel(failure, 'failed')
     const isHere = this.#allHere()
     if (!answered && !isHere)
@@ -322,6 +322,10 @@ export class PermitWaiter {
 
   get isWanted(): boolean {
     return !this.#isSettled
+  }
+
+  get #isInLine(): boolean {
+    return this.#state === 'in line' || this.#state === 'looked'
   }
 
   get #isSettled(): boolean {

@@ -1,7 +1,7 @@
 import { sleep } from '../clock.ts'
 import { EngineError, HeldError } from '../errors.ts'
 import type { Lease } from '../lease.ts'
-import { systemRandom } from '../random.ts'
+import type { Random } from '../random.ts'
 import { ExecutionError, NO_QUORUM, type RedlockAttempts } from './errors.ts'
 import { RetryWindow, WINDOW_OVER } from './retry-window.ts'
 import { waitMsOf, type RedlockSettings } from './settings.ts'
@@ -23,7 +23,7 @@ export async function acquireLease<Client extends object>(
   shared: SharedLocks<Client>,
   { resources, duration, renew, settings, onAgainst }: WantedLock,
 ): Promise<{ readonly lease: Lease; readonly attempts: RedlockAttempts<Client> }> {
-  const { clock, locks } = shared
+  const { clock, random, locks } = shared
   const call: AcquireCall<Client> = { made: [], ids: [], resources: resources.length, onAgainst }
   const mostTries = settings.retryCount === -1 ? Infinity : settings.retryCount + 1
   const beganMs = clock.monotonicMs()
@@ -44,7 +44,7 @@ export async function acquireLease<Client extends object>(
         isLast = true
       } else if (error instanceof EngineError) {
         if (isLast || tries >= mostTries || (error.transient && leftMs === 0)) throw failure()
-        await sleep(clock, delayMs(settings))
+        await sleep(clock, delayMs(settings, random))
       } else if (error instanceof HeldError) throw failure()
       else throw error
     } finally {
@@ -53,8 +53,8 @@ export async function acquireLease<Client extends object>(
   }
 }
 
-export function delayMs({ retryDelay, retryJitter }: RedlockSettings): number {
-  return Math.max(0, retryDelay + Math.floor((systemRandom.fraction() * 2 - 1) * retryJitter))
+export function delayMs({ retryDelay, retryJitter }: RedlockSettings, random: Random): number {
+  return Math.max(0, retryDelay + Math.floor((random.fraction() * 2 - 1) * retryJitter))
 }
 
 /** Those that were made, the one that was granted last. */

@@ -269,7 +269,7 @@ export class Redlock<Client extends object = object> extends EventEmitter {
       if (outcome.status === 'fulfilled') throw new ExecutionError(NO_QUORUM, attempts, outcome.value)
       if (!(outcome.reason instanceof EngineError)) throw outcome.reason
       if (tries >= mostTries || isOver()) throw new ExecutionError(NO_QUORUM, attempts, outcome.reason)
-      await sleep(this.#shared.clock, delayMs(settings))
+      await sleep(this.#shared.clock, delayMs(settings, this.#shared.random))
     }
   }
 

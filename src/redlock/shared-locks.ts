@@ -4,6 +4,7 @@ import { DEFAULT_MAX_TTL_MS, forRedlockUsers } from '../engines/redis/make.ts'
 import { property } from '../engines/shared/shape.ts'
 import type { LockEvent } from '../events.ts'
 import { createLocks, type Locks } from '../locks.ts'
+import { systemRandom, type Random } from '../random.ts'
 import { Ballot, OpenBallots } from './ballots.ts'
 import type { ExecutionStats } from './errors.ts'
 import type { RetryWindow } from './retry-window.ts'
@@ -44,7 +45,8 @@ export interface AcquireCall<Client extends object> {
 
 export class SharedLocks<Client extends object> {
   readonly clients: readonly Client[]
-  readonly clock: Clock = systemClock
+  readonly clock: Clock
+  readonly random: Random
   readonly engine: Engine
   readonly locks: Locks
   /** How long a lock needs no proof: forever where there is one node, which nobody else can stand in for. */
@@ -55,13 +57,16 @@ export class SharedLocks<Client extends object> {
   /** The call that is being made in this very moment. */
   #asking: AcquireCall<Client> | undefined
 
-  constructor(clients: readonly Client[], terms: SharedTerms) {
+  constructor(clients: readonly Client[], terms: SharedTerms, { clock = systemClock, random = systemRandom } = {}) {
     this.clients = clients
+    this.clock = clock
+    this.random = random
     this.#terms = terms
     const { driftFactor: drift, prefix = '', maxTtl = DEFAULT_MAX_TTL_MS } = terms
     for (const [index, client] of clients.entries()) assertFits(client, index, clients.length)
-    this.engine = forRedlockUsers(clients, { drift, prefix, maxTtl }, (node, step) => this.#ballots.hear(node, step))
-    this.locks = createLocks(this.engine, { observe: (event) => this.#observe(event) })
+    const options = { drift, prefix, maxTtl, clock, random }
+    this.engine = forRedlockUsers(clients, options, (node, step) => this.#ballots.hear(node, step))
+    this.locks = createLocks(this.engine, { clock, random, observe: (event) => this.#observe(event) })
     this.maxTtlMs = clients.length === 1 ? Infinity : maxTtl
   }
 

@@ -19,7 +19,7 @@ import { findings } from '../engines/shared/findings.ts'
 import { silent } from '../engines/shared/probe.ts'
 import { EngineError } from '../errors.ts'
 import { newOwner } from '../owner.ts'
-import { systemRandom } from '../random.ts'
+import { systemRandom, type Random } from '../random.ts'
 
 /** Options of the lease that another holder takes in a test. */
 export interface TakeOptions {
@@ -50,12 +50,15 @@ export class TestEngine implements Engine {
   readonly guarantees: Engine['guarantees']
   readonly limits: Engine['limits']
   readonly #memory: Engine
+  readonly #random: Random
   readonly #provers: (() => void)[] = []
   #outage: string | undefined
 
-  constructor(options: { clock?: Clock } = {}) {
-    optionsOrThrow(options, ['clock'])
-    this.#memory = memory(options)
+  constructor(options: { clock?: Clock; random?: Random } = {}) {
+    optionsOrThrow(options, ['clock', 'random'])
+    const { random = systemRandom, ...ofMemory } = options
+    this.#memory = memory(ofMemory)
+    this.#random = random
     this.guarantees = this.#memory.guarantees
     this.limits = this.#memory.limits
   }
@@ -67,7 +70,7 @@ export class TestEngine implements Engine {
   async take(resource: string, options: TakeOptions = {}): Promise<Other> {
     optionsOrThrow(options, ['ttl', 'label'])
     const { ttl = DEFAULT_TTL_MS, label = 'other' } = options
-    const owner = newOwner(systemRandom, label)
+    const owner = newOwner(this.#random, label)
     const next = { resources: [resource], owner, ttlMs: durationMs(ttl, 'ttl', { minMs: 1 }) }
     const holders = await this.#holders(resource)
     // In one turn: nobody else gets it in between.

@@ -1,3 +1,4 @@
+import { given } from '../arguments.ts'
 import { createLocks, type Locks } from '../locks.ts'
 import type { LocksOptions } from '../options.ts'
 import { TestEngine } from './engine.ts'
@@ -16,6 +17,6 @@ export interface TestLocks {
 /** Locks in memory whose time passes when the test says so, and whose engine fails when the test says so. */
 export function testLocks(options: Omit<LocksOptions, 'clock'> = {}): TestLocks {
   const clock = new ManualClock()
-  const engine = new TestEngine({ clock })
+  const engine = new TestEngine({ clock, ...given({ random: options.random }) })
   return { locks: createLocks(engine, { ...options, clock }), engine, clock }
 }

@@ -71,7 +71,7 @@ export class Elections {
     this.#one = one
     this.#nodes = Array.from(
       { length: one.nodes },
-      (_, node) => ({ label: `n${node}`, suspect: false, unanswered: 0, client: undefined }) as unknown as RedisNode,
+      (_, node) => ({ label: `n${node}`, unanswered: 0, client: undefined }) as unknown as RedisNode,
     )
   }
 
@@ -170,6 +170,7 @@ export class Elections {
       lateRefusal: () => undefined,
       settled: () => (this.#truth.settled += 1),
       isOver: () => false,
+      suspects: new Set(),
     }
   }
 

@@ -1,4 +1,6 @@
 import type { Clock } from '../../clock.ts'
+import { Deadlines } from '../../deadlines.ts'
+import { inTime } from '../../engines/shared/in-time.ts'
 import { messageOf } from '../../errors.ts'
 import { shortMessage, type RecordedRun, type RunStore } from '../../runs.ts'
 import type { RunRow, RunsAnswer } from '../protocol.ts'
@@ -20,18 +22,21 @@ const MOST_AT_ONCE = 20
 export class RunReader {
   readonly #store: RunStore
   readonly #plan: RunReaderPlan
+  readonly #deadlines: Deadlines
   /** By job: pages that ask for the same one at the same time share an answer. */
   readonly #underWay = new Map<string, Promise<readonly RecordedRun[]>>()
 
   constructor(store: RunStore, plan: RunReaderPlan) {
     this.#store = store
     this.#plan = plan
+    this.#deadlines = new Deadlines(plan.clock)
   }
 
   async runs(resource: string): Promise<RunsAnswer> {
-    const { clock, redact } = this.#plan
+    const { redact } = this.#plan
     try {
-      const found = await inTime(clock, this.#underWay.get(resource) ?? this.#read(resource))
+      const reading = this.#underWay.get(resource) ?? this.#read(resource)
+      const found = await inTime(reading, this.#deadlines, PATIENCE_MS)
       return { resource, runs: found.slice(0, MOST_SHOWN).map((run) => shownRun(run, redact)) }
     } catch (error) {
       throw new Refused(503, `the store of runs: ${redact(messageOf(error))}`, { 'retry-after': '5' })
@@ -49,14 +54,6 @@ export class RunReader {
       this.#underWay.delete(job)
     }
   }
-}
-
-function inTime<T>(clock: Clock, work: Promise<T>): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const late = (): void => reject(new Error(`no answer within ${PATIENCE_MS} ms`))
-    const timer = clock.timer(late, PATIENCE_MS, true)
-    work.then(resolve, reject).finally(() => timer.cancel())
-  })
 }
 
 function shownRun(

@@ -14,6 +14,8 @@ export interface ElectionPlan {
   readonly timeoutMs: number
   /** Asks the first node alone, and the others only if it votes for us: rivals that do the same meet there, and one wins. */
   readonly inOrder: boolean
+  /** Nodes that have failed in the latest election that heard of them: they are asked last in order. All elections of a quorum share it. */
+  readonly suspects: Set<number>
   /** Asks a node, which answers to the election. */
   acquire(index: number, election: Election): void
   confirm(index: number, election: Election, token: number): void
@@ -78,7 +80,7 @@ export class Election implements StepListener<NodeAnswer | NodeRefusal> {
   constructor(plan: ElectionPlan) {
     this.#plan = plan
     this.#quorum = quorumOf(plan.nodes.length)
-    this.#inOrder = plan.inOrder ? suspectsLast(plan.nodes) : undefined
+    this.#inOrder = plan.inOrder ? suspectsLast(plan) : undefined
   }
 
   /** Calls back once, with the token if it was won. */
@@ -195,7 +197,7 @@ export class Election implements StepListener<NodeAnswer | NodeRefusal> {
   }
 
   #hear(index: number, answer: NodeAnswer | NodeRefusal): void {
-    this.#plan.nodes[index]!.suspect = false
+    this.#plan.suspects.delete(index)
     if ('fence' in answer && answer.fence > this.highestFence) this.highestFence = answer.fence
     if (this.#decided || this.#failures?.has(index) === true) {
       if (answer.kind === 'refused') this.#plan.lateRefusal(index)
@@ -216,7 +218,7 @@ export class Election implements StepListener<NodeAnswer | NodeRefusal> {
   }
 
   #hearFailure(index: number, cause: Error): void {
-    this.#plan.nodes[index]!.suspect = true
+    this.#plan.suspects.add(index)
     if (this.#decided || this.#failures?.has(index) === true) {
       this.#plan.late(index, true)
       return
@@ -232,9 +234,8 @@ export class Election implements StepListener<NodeAnswer | NodeRefusal> {
   }
 
   #failSilent(index: number): void {
-    const node = this.#plan.nodes[index]!
-    node.suspect = true
-    this.#fail(index, noAnswer(this.#plan.timeoutMs, node.client))
+    this.#plan.suspects.add(index)
+    this.#fail(index, noAnswer(this.#plan.timeoutMs, this.#plan.nodes[index]!.client))
   }
 
   #count(index: number, answer: NodeAnswer): void {
@@ -320,8 +321,9 @@ export class Election implements StepListener<NodeAnswer | NodeRefusal> {
 /** A node that is this many answers behind the quickest is frozen or slow: the election should not wait for it. */
 const FAR_BEHIND = 8
 
-function suspectsLast(nodes: readonly RedisNode[]): number[] {
+function suspectsLast({ nodes, suspects }: ElectionPlan): number[] {
   const least = Math.min(...nodes.map(({ unanswered }) => unanswered))
-  const suspect = ({ suspect, unanswered }: RedisNode): number => Number(suspect || unanswered - least > FAR_BEHIND)
-  return [...nodes.keys()].sort((a, b) => suspect(nodes[a]!) - suspect(nodes[b]!))
+  const rank = (index: number): number =>
+    Number(suspects.has(index) || nodes[index]!.unanswered - least > FAR_BEHIND)
+  return [...nodes.keys()].sort((a, b) => rank(a) - rank(b))
 }

@@ -37,6 +37,7 @@ export class Elections {
   readonly #quorum: number
   /** The highest number seen on any node, for the next proposal. */
   #highestFence = 0
+  readonly #suspects = new Set<number>()
 
   constructor(plan: ElectionsPlan) {
     this.#plan = plan
@@ -143,6 +144,7 @@ export class Elections {
       deadlines,
       timeoutMs: this.#plan.timeoutMs(ttlMs),
       inOrder,
+      suspects: this.#suspects,
       acquire: (index, to) => nodes[index]!.send(step, to, index),
       confirm: (index, to, token) => {
         const node = nodes[index]!

@@ -1,7 +1,6 @@
 import { optionsOrThrow } from '../../arguments.ts'
 import { durationMs, shown, type Duration } from '../../duration.ts'
 import type { Engine } from '../../engine.ts'
-import type { Random } from '../../random.ts'
 import { LONGEST_TTL_MS } from '../shared/limits.ts'
 import {
   DEFAULT_MAX_TTL_MS,
@@ -39,8 +38,6 @@ export interface RedlockOptions extends CommonOptions {
    * `strict`: only the last of these counts. `trust`: it never sits out.
    */
   restart?: 'auto' | 'strict' | 'trust'
-  /** For tests: another source of random numbers. Default: the system's. */
-  random?: Random
 }
 
 /** Leases on one Redis or Valkey: a server, a Sentinel group or a Cluster. */
@@ -71,18 +68,17 @@ export function redlock(clients: readonly unknown[], options: RedlockOptions = {
       `clients: expected at least 3 independent Redis masters, got ${clients.length}; for one server use redis(client)`,
     )
   }
-  optionsOrThrow(options, [...COMMON_OPTIONS, 'maxTtl', 'restart', 'random'])
-  const { restart = 'auto', maxTtl = DEFAULT_MAX_TTL_MS, random } = options
+  optionsOrThrow(options, [...COMMON_OPTIONS, 'maxTtl', 'restart'])
+  const { restart = 'auto', maxTtl = DEFAULT_MAX_TTL_MS } = options
   if (!['auto', 'strict', 'trust'].includes(restart)) {
     throw new TypeError(`restart: expected 'auto', 'strict' or 'trust', got ${shown(restart)}`)
   }
   return makeEngine('redlock', independent(clients), options, {
     restart,
-    ...(random === undefined ? {} : { random }),
     maxTtlMs: durationMs(maxTtl, 'maxTtl', { minMs: 1000, maxMs: LONGEST_TTL_MS }),
     replicas: { count: 0, withinMs: 0 },
     guarantees: redlockGuarantees(clients.length),
   })
 }
 
-const COMMON_OPTIONS = ['prefix', 'requestTimeout', 'drift', 'fenceTtl', 'clock']
+const COMMON_OPTIONS = ['prefix', 'requestTimeout', 'drift', 'fenceTtl', 'clock', 'random']

@@ -77,8 +77,7 @@ export class LineWait {
   readonly #lines: NodeLine[]
   #ticket: number
   #owner: string
-  #isOver = false
-  #won: string | undefined
+  #stage: 'waiting' | 'claiming' | 'won' | 'left' = 'waiting'
   #isArmed = false
   #foreign = 0
   #polls = 0
@@ -87,7 +86,6 @@ export class LineWait {
   #isSilent = false
   /** The caller has been told that too few nodes answer. */
   #isFailing = false
-  #isClaiming = false
   #wake: () => void = () => undefined
   #expire: () => void = () => undefined
   #timer: Timer | undefined
@@ -139,8 +137,12 @@ export class LineWait {
       this.#timer?.cancel()
       for (const { deadline } of this.#lines) deadline?.cancel()
       watch.close()
-      if (!this.#isOver) await this.#leave()
+      if (this.#stage !== 'won') await this.#leave()
     }
+  }
+
+  get #isOver(): boolean {
+    return this.#stage === 'won' || this.#stage === 'left'
   }
 
   get #offers(): number {
@@ -219,7 +221,7 @@ export class LineWait {
   }
 
   #comeToAll(): void {
-    if (this.#isOver || this.#isClaiming) return
+    if (this.#stage !== 'waiting') return
     for (const index of this.#lines.keys()) this.#come(index)
   }
 
@@ -264,7 +266,7 @@ export class LineWait {
     this.#troubled(line, undefined)
     if (line.old === old && !line.isLeftOver) line.old = undefined
     // A node that refuses the ticket has not taken the old place away.
-    if (answer.kind === 'clock' && old !== undefined) this.#undo(index, old)
+    if (answer.kind === 'clock') this.#undo(index, old)
     if (owner !== this.#owner) {
       // Claims were lost in the meantime. The present owner takes over what the last one before it has.
       if (line.old === undefined) line.old = owner
@@ -273,7 +275,7 @@ export class LineWait {
     }
     line.offered = answer.kind === 'offered'
     if (answer.kind === 'behind') this.#behind(answer)
-    if (line.isLeftOver || (line.isTold && !line.offered && !this.#isClaiming)) this.#come(index)
+    if (line.isLeftOver || (line.isTold && !line.offered && this.#stage !== 'claiming')) this.#come(index)
     if (this.#offers >= this.#quorum) this.#wake()
   }
 
@@ -281,21 +283,20 @@ export class LineWait {
   async #claim(): Promise<QueuedGrant | undefined> {
     const since = instant(this.#plan.clock)
     const owner = this.#owner
-    this.#isClaiming = true
+    this.#stage = 'claiming'
     const grant = await this.#plan
       .claim(this.#request, this.#keys, owner, (index) => this.#leftOver(index, owner))
-      .finally(() => (this.#isClaiming = false))
+      .finally(() => (this.#stage = 'waiting'))
     if (grant !== undefined) {
-      this.#isOver = true
-      this.#won = owner
+      this.#stage = 'won'
       // What an owner before it may still have somewhere.
-      for (const [index, { old }] of this.#lines.entries()) if (old !== undefined) this.#undo(index, old)
+      for (const [index, { old }] of this.#lines.entries()) this.#undo(index, old)
       return { ...grant, owner, since }
     }
     this.#owner = this.#newOwner()
     for (const [index, line] of this.#lines.entries()) {
       line.offered = false
-      if (line.old !== undefined) this.#undo(index, line.old)
+      this.#undo(index, line.old)
       line.old = owner
     }
     this.#comeToAll()
@@ -332,10 +333,9 @@ export class LineWait {
   /** Tells the caller when too few nodes answer, and when enough of them do again: its time may be over before we give up. */
   #troubled(line: NodeLine, trouble: Error | undefined): void {
     line.trouble = trouble
-    const wasFailing = this.#isFailing
     const failure = this.#failureIf((one) => one.trouble)
+    if (failure !== undefined || this.#isFailing) this.#request.failing?.(failure)
     this.#isFailing = failure !== undefined
-    if (this.#isFailing || wasFailing) this.#request.failing?.(failure)
   }
 
   /** Too many clients are closed, and asking them again cannot help. */
@@ -377,9 +377,9 @@ export class LineWait {
 
   /** Gives up the place, and what was offered. */
   async #leave(): Promise<void> {
-    this.#isOver = true
+    this.#stage = 'left'
     const { nodes, deadlines } = this.#plan
-    for (const [index, { old }] of this.#lines.entries()) if (old !== undefined) this.#undo(index, old)
+    for (const [index, { old }] of this.#lines.entries()) this.#undo(index, old)
     await ask(nodes, {
       deadlines,
       timeoutMs: this.#plan.timeoutMs(this.#request.ttlMs),
@@ -392,7 +392,7 @@ export class LineWait {
   #undo(index: number, ...owners: (string | undefined)[]): void {
     for (const owner of owners) {
       // The lease that was won is given back by its own release.
-      if (owner === undefined || owner === this.#won) continue
+      if (owner === undefined || (this.#stage === 'won' && owner === this.#owner)) continue
       this.#plan.nodes[index]!.release(this.#keys, owner, 0n).catch(() => undefined)
     }
   }

@@ -23,6 +23,8 @@ export interface CommonOptions {
   fenceTtl?: Duration
   /** For tests: another clock. Default: the system's. */
   clock?: Clock
+  /** For tests: another source of random numbers. Default: the system's. */
+  random?: Random
 }
 
 /**
@@ -32,7 +34,7 @@ export interface CommonOptions {
  */
 export function forRedlockUsers(
   clients: readonly unknown[],
-  options: Pick<CommonOptions, 'prefix' | 'drift'> & { readonly maxTtl?: Duration },
+  options: Pick<CommonOptions, 'prefix' | 'drift' | 'clock' | 'random'> & { readonly maxTtl?: Duration },
   hear: (node: number, step: Step<unknown>) => Heard | undefined,
 ): Engine {
   const { maxTtl = DEFAULT_MAX_TTL_MS } = options
@@ -83,7 +85,6 @@ const REQUEST_TIMEOUT = { divisor: 10, leastMs: 100, mostMs: 2000 }
 
 interface Variant {
   readonly restart: 'auto' | 'strict' | 'trust'
-  readonly random?: Random
   readonly maxTtlMs: number
   /** Default: `maxTtlMs`. */
   readonly longestTtlMs?: number
@@ -98,7 +99,8 @@ export function makeEngine(
   options: CommonOptions,
   kind: Variant,
 ): Engine {
-  const { prefix = '', requestTimeout, drift, fenceTtl = DEFAULT_FENCE_TTL_MS, clock = systemClock } = options
+  const { prefix = '', requestTimeout, drift, fenceTtl = DEFAULT_FENCE_TTL_MS } = options
+  const { clock = systemClock, random = systemRandom } = options
   if (typeof prefix !== 'string') throw new TypeError(`prefix: expected a string, got ${shown(prefix)}`)
   if (prefix.startsWith(OWN_KEYS)) {
     throw new RangeError(
@@ -109,7 +111,6 @@ export function makeEngine(
   const { maxTtlMs, longestTtlMs = maxTtlMs, hear } = kind
   const limits: EngineLimits = { maxTtlMs: longestTtlMs, ...longer, driftMs: driftOrThrow(drift) }
   const sitOutMs = kind.restart === 'trust' ? 0 : Math.max(maxTtlMs, LEAST_SIT_OUT_MS) + UPTIME_GRAIN_MS
-  const random = kind.random ?? systemRandom
   const timeoutMs = requestTimeoutOrThrow(requestTimeout, REQUEST_TIMEOUT)
   const replicaWaitMs = kind.replicas.count > 0 ? kind.replicas.withinMs : 0
   const nodeOptions = {

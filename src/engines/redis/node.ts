@@ -59,8 +59,6 @@ const MOST_KEYS = 1000
 export class RedisNode {
   readonly client: RedisClient
   readonly label: string
-  /** Its last command failed: when nodes are asked one by one, it is asked last. */
-  suspect = false
   /** Undefined where every node votes at all times. */
   readonly admission: Admission | undefined
   readonly #options: NodeOptions
@@ -87,7 +85,10 @@ export class RedisNode {
     this.client = client
     this.label = label
     this.#options = options
-    this.#turn = new Turn(client.cluster, (requests) => this.#call(requests))
+    this.#turn = new Turn(client.cluster, (requests) => {
+      if (requests.length === 1) this.#callOne(requests[0]!)
+      else this.#callTogether(requests)
+    })
     const { prefix, sitOutMs, random } = options
     this.admission = sitOutMs === 0 ? undefined : new Admission(client, prefix, sitOutMs, random)
   }
@@ -248,32 +249,31 @@ export class RedisNode {
   }
 
   /**
-   * One call for one step, or for several: by the hash of the script, and by its text only where the server does not know it:
-   * new, restarted, failed over, flushed. A vote of a node that sits out after a restart never goes by text.
+   * By the hash of the script, and by its text only where the server does not know it: new, restarted, failed over, flushed. A vote
+   * of a node that sits out after a restart never goes by text.
    */
-  #call(requests: readonly Request[], byText = false): void {
-    const [first] = requests as readonly [Request]
-    if (requests.length === 1) return this.#callOne(first, byText)
-    const vote = requests.find(({ step }) => step.vote !== undefined)
-    const script = vote?.script ?? ACQUIRE
-    this.#run(together(callOf(script, byText), requests), requests, (error, replies, acknowledged) => {
-      const isUnknown = !byText && isNoScript(error)
-      if (isUnknown && (vote === undefined || this.admission === undefined)) this.#call(requests, true)
-      else if (isUnknown || isDenied(error)) {
-        // Nothing was done. A user who may not use one of the keys must cost the others nothing.
-        for (const request of requests) this.#callAlone(request)
-      } else
-        for (const [index, request] of requests.entries())
-          this.#settlePart(request, index, error, replies, acknowledged)
-    })
-  }
-
   #callOne(request: Request, byText = false): void {
     const { script, step } = request
     this.#run(alone(callOf(script, byText), step), [request], (error, reply, acknowledged) => {
       if (byText || !isNoScript(error)) this.#settle(request, this.#named(error, script), reply, acknowledged)
       else if (step.vote === undefined || this.admission === undefined) this.#callOne(request, true)
       else void this.#enter(request, this.admission, script)
+    })
+  }
+
+  /** Several steps in one call, as `#callOne` makes it. */
+  #callTogether(requests: readonly Request[], byText = false): void {
+    const vote = requests.find(({ step }) => step.vote !== undefined)
+    const script = vote?.script ?? ACQUIRE
+    this.#run(together(callOf(script, byText), requests), requests, (error, replies, acknowledged) => {
+      const isUnknown = !byText && isNoScript(error)
+      if (isUnknown && (vote === undefined || this.admission === undefined)) this.#callTogether(requests, true)
+      else if (isUnknown || isDenied(error)) {
+        // Nothing was done. A user who may not use one of the keys must cost the others nothing.
+        for (const request of requests) this.#callAlone(request)
+      } else
+        for (const [index, request] of requests.entries())
+          this.#settlePart(request, index, error, replies, acknowledged)
     })
   }
 
