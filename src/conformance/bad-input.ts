@@ -9,7 +9,7 @@ const MOST_BYTES = 1024
 /** What locks refuse on every engine, and what is left of it: nothing. */
 export const BAD_INPUT: Cases = {
   async 'a name of 1024 bytes is locked as any other, and a longer one is refused and leaves nothing'(fixture) {
-    const [one, two] = [await fixture.locks(), await fixture.locks()]
+    const { one, two } = await fixture.rivals()
     for (const letter of ['x', '/', '%', 'ü', '€', '😀']) {
       const [start] = fixture.names(1)
       const name = longest(start!, letter)
@@ -33,17 +33,16 @@ export const BAD_INPUT: Cases = {
     }
   },
   async 'a call that finds no permit is told when a holder counts another number of them'(fixture) {
-    const [many, few] = [await fixture.locks(), await fixture.locks()]
-    const [name] = fixture.names(1)
+    const { one: many, two: few, name } = await fixture.rivals()
     const held: PermitLease[] = []
-    for (let permit = 0; permit < 3; permit++) held.push(await many.semaphore(name!, 3).acquire())
-    const pool = few.semaphore(name!, 2)
+    for (let permit = 0; permit < 3; permit++) held.push(await many.semaphore(name, 3).acquire())
+    const pool = few.semaphore(name, 2)
     assert.equal(await pool.tryAcquire(), null)
     const message = /; a holder counts 3 permits and this process 2: give all of them the same number$/
     await assert.rejects(pool.acquire({ wait: 0 }), { code: 'HELD', message })
     for (const permits of [0, 1.5, 1001]) {
       const refused = { name: 'RangeError', message: /^permits: expected a whole number from 1 to 1000, got / }
-      assert.throws(() => few.semaphore(name!, permits), refused)
+      assert.throws(() => few.semaphore(name, permits), refused)
     }
     for (const lease of held) assert.equal(await lease.release(), true)
     for (const { permit } of held) assert.deepEqual(await collect(few.inspect(`${name}#${permit}`)), [])
@@ -53,7 +52,7 @@ export const BAD_INPUT: Cases = {
 /** The same for an engine whose leases can move. */
 export const BAD_TICKETS: Cases = {
   async 'a ticket of another engine, and one that makes no sense, is refused and leaves the lease as it is'(fixture) {
-    const [one, two] = [await fixture.locks(), await fixture.locks()]
+    const { one, two } = await fixture.rivals()
     const names = fixture.names(2)
     await using lease = await one.acquire(names)
     const json = lease.toJSON()

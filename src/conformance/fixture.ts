@@ -30,6 +30,13 @@ export type Cases = Readonly<Record<string, (fixture: Fixture) => Promise<void>>
 
 export const LONG_TTL_MS = 30_000
 
+interface Held {
+  readonly one: Engine
+  readonly two: Engine
+  readonly lease: LeaseRef
+  readonly resources: readonly string[]
+}
+
 /** Makes what a case needs, and removes it afterwards. */
 export class Fixture {
   readonly shortTtlMs: number
@@ -58,6 +65,23 @@ export class Fixture {
       return engine
     }
     assert.fail('a free resource was refused five times')
+  }
+
+  /** Of two processes. */
+  async engines(): Promise<[Engine, Engine]> {
+    return [await this.engine(), await this.engine()]
+  }
+
+  /** The engines of two processes, and a lease that the first of them has. */
+  async held(some: Partial<LeaseRequest> = {}): Promise<Held> {
+    const [one, two] = await this.engines()
+    const lease = await this.lease(one, some)
+    return { one, two, lease, resources: lease.resources }
+  }
+
+  /** The locks of two processes, and a name that both want. */
+  async rivals(): Promise<{ one: Locks; two: Locks; name: string }> {
+    return { one: await this.locks(), two: await this.locks(), name: this.name() }
   }
 
   async locks(): Promise<Locks> {
@@ -94,6 +118,10 @@ export class Fixture {
     return `${systemRandom.id()}@conformance`
   }
 
+  name(): string {
+    return this.names(1)[0]!
+  }
+
   /** Names that no other run uses, in one hash slot. */
   names(count: number): string[] {
     const group = systemRandom.id().slice(0, 12)
@@ -120,6 +148,13 @@ export class Fixture {
     const outcome = await engine.acquire(request)
     assert.equal(outcome.kind, 'refused', request.resources.join(', '))
     return outcome
+  }
+
+  /** Refused, because the owner has it: with the time that is left. */
+  async refusedFor(owner: string, engine: Engine, request: LeaseRequest): Promise<void> {
+    const { reason, holder, remainingMs: left = 0 } = await this.refused(engine, request)
+    assert.deepEqual([reason, holder], ['held', owner])
+    assert.ok(left > 0 && left <= LONG_TTL_MS, `expected up to ${LONG_TTL_MS} ms left, got ${left}`)
   }
 
   async eventuallyGranted(engine: Engine, request: LeaseRequest): Promise<Grant> {

@@ -6,8 +6,7 @@ import { collect, LONG_TTL_MS, type Cases } from './fixture.ts'
 /** What `adopt` of an engine does. */
 export const ADOPT: Cases = {
   async 'adopt gives the lease a new owner and a higher token in one step, or leaves it both'(fixture) {
-    const [engine, other] = [await fixture.engine(), await fixture.engine()]
-    const lease = await fixture.lease(engine, { resources: fixture.names(2) })
+    const { one: engine, two: other, lease } = await fixture.held({ resources: fixture.names(2) })
     const next = fixture.request({ resources: lease.resources, ttlMs: LONG_TTL_MS / 2 })
     const outcome = await other.adopt!(lease, next)
     assert.equal(outcome.kind, 'granted')
@@ -35,9 +34,7 @@ export const ADOPT: Cases = {
     assert.deepEqual(await engine.extend([other]), [{ kind: 'held' }])
   },
   async 'adopt by two at once leaves one owner with one token'(fixture) {
-    const [engine, other] = [await fixture.engine(), await fixture.engine()]
-    const lease = await fixture.lease(engine)
-    const { resources } = lease
+    const { one: engine, two: other, lease, resources } = await fixture.held()
     const heirs = [fixture.request({ resources }), fixture.request({ resources })] as const
     for (const heir of heirs) fixture.keep(engine, { ...heir, token: 0n })
     const outcomes = await Promise.all([engine.adopt!(lease, heirs[0]), other.adopt!(lease, heirs[1])])
@@ -55,7 +52,7 @@ export const MOVES: Cases = {
   async 'a lease that was handed off keeps others out and is adopted, although the locks of its process are closed'(
     fixture,
   ) {
-    const [one, two] = [await fixture.locks(), await fixture.locks()]
+    const { one, two } = await fixture.rivals()
     const resources = fixture.names(2)
     const lease = await one.acquire(resources, { note: 'invoice 42' })
     const ticket = JSON.parse(JSON.stringify(await lease.handOff())) as LeaseJson
@@ -72,13 +69,12 @@ export const MOVES: Cases = {
     assert.ok(next !== null && next.token > adopted.token)
   },
   async 'a lease that is over is not adopted, neither while it is free nor while someone else has it'(fixture) {
-    const [one, two] = [await fixture.locks(), await fixture.locks()]
-    const [name] = fixture.names(1)
-    const lease = await one.acquire(name!)
+    const { one, two, name } = await fixture.rivals()
+    const lease = await one.acquire(name)
     const json = lease.toJSON()
     await lease.release()
     await assert.rejects(two.adopt(json), { code: 'LEASE_LOST', reason: 'expired' })
-    await using next = await one.acquire(name!)
+    await using next = await one.acquire(name)
     await assert.rejects(two.adopt(json), { code: 'LEASE_LOST', reason: 'gone' })
     await next.extend()
   },
@@ -89,7 +85,7 @@ export const MOVES_BESIDE_READERS: Cases = {
   async 'a lease that several share is not adopted alone, whatever its ticket says, and stays with those who have it'(
     fixture,
   ) {
-    const [one, two] = [await fixture.locks(), await fixture.locks()]
+    const { one, two } = await fixture.rivals()
     for (const count of [1, 2]) {
       const names = fixture.names(count)
       for (const alone of [false, true]) {

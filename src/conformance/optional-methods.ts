@@ -29,7 +29,7 @@ export const OPTIONAL: Record<OptionalMethod, Cases> = {
       assert.deepEqual(await engine.extend([other]), [{ kind: 'held' }])
     },
     async 'handOver passes on all resources of a lease, for the ttl of the next request'(fixture) {
-      const [engine, other] = [await fixture.engine(), await fixture.engine()]
+      const [engine, other] = await fixture.engines()
       const ttlMs = LONG_TTL_MS / 3
       const lease = await fixture.lease(engine, { resources: fixture.names(2), ttlMs })
       const next = fixture.request({ resources: lease.resources })
@@ -42,9 +42,7 @@ export const OPTIONAL: Record<OptionalMethod, Cases> = {
       }
     },
     async 'handOver lets nobody in between'(fixture) {
-      const [engine, other] = [await fixture.engine(), await fixture.engine()]
-      const lease = await fixture.lease(engine)
-      const { resources } = lease
+      const { one: engine, two: other, lease, resources } = await fixture.held()
       const rivals = Array.from({ length: 20 }, () => fixture.request({ resources }))
       for (const rival of rivals) fixture.keep(other, { ...rival, token: 0n })
       const attempts = rivals.slice(0, 10).map((rival) => other.acquire(rival))
@@ -69,8 +67,7 @@ export const OPTIONAL: Record<OptionalMethod, Cases> = {
   adopt: ADOPT,
   leave: {
     async 'leave keeps others out for its ttl although the engine is closed, and not longer'(fixture) {
-      const [engine, other] = [await fixture.engine(), await fixture.engine()]
-      const lease = await fixture.lease(engine)
+      const { one: engine, two: other, lease } = await fixture.held()
       const ttlMs = fixture.shortTtlMs * 2
       const beganMs = systemClock.monotonicMs()
       assert.deepEqual(await engine.leave!({ ...lease, ttlMs }), { kind: 'held' })
@@ -103,8 +100,7 @@ export const OPTIONAL: Record<OptionalMethod, Cases> = {
       await fixture.refused(engine, fixture.request({ resources: request.resources }))
     },
     async 'enqueue keeps its place for longer than its ttl, and the grant is proved after the wait'(fixture) {
-      const [one, two] = [await fixture.engine(), await fixture.engine()]
-      const lease = await fixture.lease(one)
+      const { one, two, lease } = await fixture.held()
       const request = fixture.request({ resources: lease.resources, ttlMs: fixture.shortTtlMs })
       const place = enqueue(fixture, two, request)
       await waiters(fixture, one, lease, 1)
@@ -170,9 +166,7 @@ export const OPTIONAL: Record<OptionalMethod, Cases> = {
       }
     },
     async 'enqueue rejects with the reason of its signal, and by then its place is given up'(fixture) {
-      const [one, two] = [await fixture.engine(), await fixture.engine()]
-      const lease = await fixture.lease(one)
-      const { resources } = lease
+      const { one, two, lease, resources } = await fixture.held()
       const [first, second] = [fixture.request({ resources }), fixture.request({ resources })]
       const place = enqueue(fixture, one, first)
       await waiters(fixture, one, lease, 1)
@@ -227,7 +221,7 @@ export const OPTIONAL: Record<OptionalMethod, Cases> = {
   },
   watch: {
     async 'watch notices a release of each of its resources once it is armed'(fixture) {
-      const [one, two] = [await fixture.engine(), await fixture.engine()]
+      const [one, two] = await fixture.engines()
       const resources = fixture.names(2)
       const leases = [
         await fixture.lease(one, { resources: [resources[0]!] }),
@@ -246,8 +240,7 @@ export const OPTIONAL: Record<OptionalMethod, Cases> = {
       watch.close()
     },
     async 'watch goes on for others when one of them is closed'(fixture) {
-      const [one, two] = [await fixture.engine(), await fixture.engine()]
-      const lease = await fixture.lease(one)
+      const { one, two, lease } = await fixture.held()
       let freed = 0
       const closed = two.watch!(lease.resources, () => undefined)
       const watch = two.watch!(lease.resources, () => freed++)
@@ -288,7 +281,7 @@ export const OPTIONAL: Record<OptionalMethod, Cases> = {
       assert.deepEqual(await engine.extend([lease]), [{ kind: 'held' }])
     },
     async 'probe of a closed engine does not reject'(fixture) {
-      const [engine, other] = [await fixture.engine(), await fixture.engine()]
+      const [engine, other] = await fixture.engines()
       await fixture.end(engine, other)
       await assert.doesNotReject(engine.probe!())
     },

@@ -16,7 +16,7 @@ export const REQUIRED: Cases = {
     )
   },
   async 'it says what it is: a name, one identity in all processes, what it promises, and its limits'(fixture) {
-    const [engine, other] = [await fixture.engine(), await fixture.engine()]
+    const [engine, other] = await fixture.engines()
     const { name, identity, guarantees, limits } = engine
     assert.match(name, /^[a-z][a-z0-9-]*$/)
     assert.notEqual(identity, '')
@@ -42,14 +42,8 @@ export const REQUIRED: Cases = {
     assert.ok(token > 0n, `expected a positive token, got ${token}`)
   },
   async 'a held resource is refused to others, with the holder and the time left'(fixture) {
-    const [one, two] = [await fixture.engine(), await fixture.engine()]
-    const first = fixture.request()
-    await fixture.granted(one, first)
-    const refusal = await fixture.refused(two, fixture.request({ resources: first.resources }))
-    assert.equal(refusal.reason, 'held')
-    assert.equal(refusal.holder, first.owner)
-    const left = refusal.remainingMs ?? 0
-    assert.ok(left > 0 && left <= LONG_TTL_MS, `expected up to ${LONG_TTL_MS} ms left, got ${left}`)
+    const { two, lease, resources } = await fixture.held()
+    await fixture.refusedFor(lease.owner, two, fixture.request({ resources }))
   },
   async 'an acquire that is sent twice for one owner is granted twice, with one token'(fixture) {
     const engine = await fixture.engine()
@@ -67,14 +61,13 @@ export const REQUIRED: Cases = {
     assert.equal((await engine.release(lease)).ours, false)
   },
   async 'every engine on the same servers can release a lease, for its owner'(fixture) {
-    const [one, two] = [await fixture.engine(), await fixture.engine()]
-    const lease = await fixture.lease(one)
+    const { one, two, lease } = await fixture.held()
     assert.equal((await two.release(lease)).ours, true)
     assert.deepEqual(await one.extend([lease]), [{ kind: 'lost' }])
     await fixture.granted(two, fixture.request({ resources: lease.resources }))
   },
   async 'a lease with `keepMs` is refused to others, extended and released like any other'(fixture) {
-    const [one, two] = [await fixture.engine(), await fixture.engine()]
+    const [one, two] = await fixture.engines()
     const keepMs = LONG_TTL_MS / 2
     const lease = await fixture.lease(one, { keepMs })
     const { remainingMs = 0 } = await fixture.refused(two, fixture.request({ resources: lease.resources }))
@@ -180,8 +173,7 @@ export const REQUIRED: Cases = {
     assert.deepEqual(await collect(engine.inspect(resource)), [])
   },
   async 'inspect shows every resource of a lease, to other engines too'(fixture) {
-    const [one, two] = [await fixture.engine(), await fixture.engine()]
-    const lease = await fixture.lease(one, { resources: fixture.names(2) })
+    const { one, two, lease } = await fixture.held({ resources: fixture.names(2) })
     for (const resource of lease.resources) {
       const infos = await collect(two.inspect(resource))
       assert.deepEqual(

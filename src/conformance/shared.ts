@@ -7,38 +7,23 @@ import { enqueue } from './optional-methods.ts'
 /** What an engine does that has shared leases: many readers, or one writer. */
 export const SHARED: Cases = {
   async 'two readers hold a resource at once, from two engines'(fixture) {
-    const [one, two] = [await fixture.engine(), await fixture.engine()]
-    const first = await reader(fixture, one)
+    const { one, two, lease: first } = await fixture.held({ shared: true })
     const second = await reader(fixture, two, { resources: first.resources })
     assert.deepEqual(await one.extend([first]), [{ kind: 'held' }])
     assert.deepEqual(await two.extend([second]), [{ kind: 'held' }])
   },
   async 'a writer is refused while a reader holds, with a holder and a time after which to try again'(fixture) {
-    const [one, two] = [await fixture.engine(), await fixture.engine()]
-    const { resources, owner } = await reader(fixture, one)
-    for (const waits of [false, true]) {
-      const refusal = await fixture.refused(two, fixture.request({ resources, waits }))
-      assert.equal(refusal.reason, 'held')
-      assert.equal(refusal.holder, owner)
-      const left = refusal.remainingMs ?? 0
-      assert.ok(left > 0 && left <= LONG_TTL_MS, `expected up to ${LONG_TTL_MS} ms, got ${left}`)
-    }
+    const { two, lease, resources } = await fixture.held({ shared: true })
+    for (const waits of [false, true])
+      await fixture.refusedFor(lease.owner, two, fixture.request({ resources, waits }))
   },
   async 'readers are refused while a writer holds, with the holder and the time left'(fixture) {
-    const [one, two] = [await fixture.engine(), await fixture.engine()]
-    const { resources, owner } = await fixture.lease(one)
-    for (const engine of [one, two]) {
-      const refusal = await fixture.refused(engine, fixture.request({ resources, shared: true }))
-      assert.equal(refusal.reason, 'held')
-      assert.equal(refusal.holder, owner)
-      const left = refusal.remainingMs ?? 0
-      assert.ok(left > 0 && left <= LONG_TTL_MS, `expected up to ${LONG_TTL_MS} ms left, got ${left}`)
-    }
+    const { one, two, lease, resources } = await fixture.held()
+    for (const engine of [one, two])
+      await fixture.refusedFor(lease.owner, engine, fixture.request({ resources, shared: true }))
   },
   async 'the last release of a reader lets a writer in, and no earlier one does'(fixture) {
-    const [one, two] = [await fixture.engine(), await fixture.engine()]
-    const first = await reader(fixture, one)
-    const { resources } = first
+    const { one, two, lease: first, resources } = await fixture.held({ shared: true })
     const second = await reader(fixture, two, { resources })
     assert.equal((await one.release(first)).ours, true)
     assert.equal((await one.release(first)).ours, false)
@@ -48,7 +33,7 @@ export const SHARED: Cases = {
     await fixture.granted(one, fixture.request({ resources }))
   },
   async 'a reader that nobody renews ends alone, whichever of the two came first, and is lost'(fixture) {
-    const [one, two] = [await fixture.engine(), await fixture.engine()]
+    const [one, two] = await fixture.engines()
     const { shortTtlMs } = fixture
     for (const ttls of [
       [shortTtlMs, LONG_TTL_MS],
@@ -71,18 +56,14 @@ export const SHARED: Cases = {
     }
   },
   async 'when the last reader has ended by itself, a writer gets in'(fixture) {
-    const [one, two] = [await fixture.engine(), await fixture.engine()]
-    const first = await reader(fixture, one, { ttlMs: fixture.shortTtlMs })
-    const { resources } = first
+    const { one, two, lease: first, resources } = await fixture.held({ ttlMs: fixture.shortTtlMs, shared: true })
     const second = await reader(fixture, two, { resources, ttlMs: fixture.shortTtlMs })
     const { token } = await fixture.eventuallyGranted(two, fixture.request({ resources }))
     assert.ok(token > first.token && token > second.token, `expected more than ${second.token}, got ${token}`)
     assert.deepEqual(await one.extend([first, second]), [{ kind: 'lost' }, { kind: 'lost' }])
   },
   async 'an extension makes one reader last longer, and no other'(fixture) {
-    const [one, two] = [await fixture.engine(), await fixture.engine()]
-    const first = await reader(fixture, one, { ttlMs: fixture.shortTtlMs * 2 })
-    const { resources } = first
+    const { one, two, lease: first, resources } = await fixture.held({ ttlMs: fixture.shortTtlMs * 2, shared: true })
     const second = await reader(fixture, two, { resources, ttlMs: fixture.shortTtlMs * 2 })
     assert.deepEqual(await one.extend([{ ...first, ttlMs: LONG_TTL_MS }]), [{ kind: 'held' }])
     await holders(fixture, one, resources, [first])
@@ -90,9 +71,7 @@ export const SHARED: Cases = {
     assert.deepEqual(await two.extend([second]), [{ kind: 'lost' }])
   },
   async 'an extension that makes one reader shorter ends no other'(fixture) {
-    const [one, two] = [await fixture.engine(), await fixture.engine()]
-    const first = await reader(fixture, one)
-    const { resources } = first
+    const { one, two, lease: first, resources } = await fixture.held({ shared: true })
     const second = await reader(fixture, two, { resources })
     assert.deepEqual(await one.extend([{ ...first, ttlMs: fixture.shortTtlMs }]), [{ kind: 'held' }])
     await holders(fixture, two, resources, [second])
@@ -114,7 +93,7 @@ export const SHARED: Cases = {
     )
   },
   async 'a reader that was ended on one of its resources is lost, and the others stay'(fixture) {
-    const [one, two] = [await fixture.engine(), await fixture.engine()]
+    const [one, two] = await fixture.engines()
     const [a, b] = fixture.names(2) as [string, string]
     const first = await reader(fixture, one, { resources: [a, b] })
     const second = await reader(fixture, one, { resources: [a, b] })
@@ -136,9 +115,7 @@ export const SHARED: Cases = {
     await fixture.granted(engine, fixture.request({ resources: lease.resources }))
   },
   async 'every engine on the same servers can release one reader, for its owner, and the others stay'(fixture) {
-    const [one, two] = [await fixture.engine(), await fixture.engine()]
-    const first = await reader(fixture, one)
-    const { resources } = first
+    const { one, two, lease: first, resources } = await fixture.held({ shared: true })
     const second = await reader(fixture, one, { resources })
     assert.equal((await two.release(first)).ours, true)
     assert.deepEqual(await one.extend([first, second]), [{ kind: 'lost' }, { kind: 'held' }])
@@ -147,7 +124,7 @@ export const SHARED: Cases = {
   async 'a shared acquire that is sent twice for one owner is granted twice, with no lower token, and is one lease'(
     fixture,
   ) {
-    const [one, two] = [await fixture.engine(), await fixture.engine()]
+    const [one, two] = await fixture.engines()
     const request = fixture.request({ shared: true })
     const { resources } = request
     const first = await fixture.granted(one, request)
@@ -162,7 +139,7 @@ export const SHARED: Cases = {
   async 'the token of a reader is greater than that of every writer before it, and less than that of every later one'(
     fixture,
   ) {
-    const [one, two] = [await fixture.engine(), await fixture.engine()]
+    const [one, two] = await fixture.engines()
     const { resources } = fixture.request()
     let last = 0n
     for (let i = 0; i < 3; i++) {
@@ -187,7 +164,7 @@ export const SHARED: Cases = {
     assert.deepEqual(await engine.extend([writer]), [{ kind: 'lost' }])
   },
   async 'several resources are shared all or none, next to exclusive leases on one of them'(fixture) {
-    const [one, two] = [await fixture.engine(), await fixture.engine()]
+    const [one, two] = await fixture.engines()
     const [a, b, c] = fixture.names(3) as [string, string, string]
     const writer = await fixture.lease(one, { resources: [b] })
     await fixture.refused(two, fixture.request({ resources: [a, b], shared: true }))
@@ -207,8 +184,7 @@ export const SHARED: Cases = {
     assert.ok(last.token > first.token && last.token > second.token, `got ${last.token}`)
   },
   async 'inspect shows each reader of a resource, to other engines too, and says that it is shared'(fixture) {
-    const [one, two] = [await fixture.engine(), await fixture.engine()]
-    const first = await reader(fixture, one, { resources: fixture.names(2) })
+    const { one, two, lease: first } = await fixture.held({ resources: fixture.names(2), shared: true })
     const second = await reader(fixture, two, { resources: [first.resources[1]!] })
     const writer = await fixture.lease(two)
     const expected = new Map<string, bigint>([
@@ -233,9 +209,7 @@ export const SHARED: Cases = {
     }
   },
   async 'a writer that waits keeps later readers out, and gets in before them'(fixture) {
-    const [one, two] = [await fixture.engine(), await fixture.engine()]
-    const lease = await reader(fixture, one)
-    const { resources } = lease
+    const { one, two, lease, resources } = await fixture.held({ shared: true })
     const waiting = await waitingWriter(fixture, two, resources)
     for (const engine of [one, two]) await fixture.refused(engine, fixture.request({ resources, shared: true }))
     await one.release(lease)
@@ -247,17 +221,14 @@ export const SHARED: Cases = {
     assert.ok(next.token > writer.token, `expected more than ${writer.token}, got ${next.token}`)
   },
   async 'when a writer that waits gives up, readers get in again beside those that hold'(fixture) {
-    const [one, two] = [await fixture.engine(), await fixture.engine()]
-    const lease = await reader(fixture, one)
-    const { resources } = lease
+    const { one, two, lease, resources } = await fixture.held({ shared: true })
     const waiting = await waitingWriter(fixture, two, resources)
     await waiting.giveUp()
     await fixture.eventuallyGranted(two, fixture.request({ resources, shared: true }))
     assert.deepEqual(await one.extend([lease]), [{ kind: 'held' }])
   },
   async 'a writer that does not wait keeps nobody out'(fixture) {
-    const [one, two] = [await fixture.engine(), await fixture.engine()]
-    const { resources } = await reader(fixture, one)
+    const { two, resources } = await fixture.held({ shared: true })
     await fixture.refused(two, fixture.request({ resources }))
     await reader(fixture, two, { resources })
   },
@@ -287,8 +258,7 @@ export const SHARED: Cases = {
 /** What an engine does that has shared leases and a queue. */
 export const SHARED_IN_QUEUE: Cases = {
   async 'a reader in the queue is granted beside other readers'(fixture) {
-    const [one, two] = [await fixture.engine(), await fixture.engine()]
-    const lease = await reader(fixture, one)
+    const { one, two, lease } = await fixture.held({ shared: true })
     const request = fixture.request({ resources: lease.resources, shared: true })
     const { token } = await enqueue(fixture, two, request).granted()
     assert.ok(token >= lease.token, `expected ${lease.token} or more, got ${token}`)
@@ -328,11 +298,11 @@ export const SHARED_IN_QUEUE: Cases = {
 export const EXCLUSIVE_ONLY: Cases = {
   async 'locks on an engine without shared leases refuse to share, and say so'(fixture) {
     const locks = await fixture.locks()
-    const [name] = fixture.names(1)
+    const name = fixture.name()
     const refused = { name: 'RangeError', message: /^shared: expected false/ }
-    await assert.rejects(locks.acquire(name!, { shared: true }), refused)
-    await assert.rejects(locks.tryAcquire(name!, { shared: true }), refused)
-    await using lease = await locks.tryAcquire(name!, { shared: false })
+    await assert.rejects(locks.acquire(name, { shared: true }), refused)
+    await assert.rejects(locks.tryAcquire(name, { shared: true }), refused)
+    await using lease = await locks.tryAcquire(name, { shared: false })
     assert.ok(lease?.held)
   },
 }

@@ -1,43 +1,30 @@
-import type { Clock } from '../../../clock.ts'
-import type { Random } from '../../../random.ts'
-import type { Subscriber } from '../client.ts'
+import type { RedisClient } from '../client.ts'
 import { property } from '../../shared/shape.ts'
 import { withoutLogin } from './connection-errors.ts'
 import { unref } from './expected.ts'
 import { addressOf, masterOf, type IoredisClient, type IoredisCluster } from './ioredis-send.ts'
-import { ResilientSubscriber, type ConnectionEvents } from './subscriber.ts'
+import { ofOneServer, resilient, type ConnectionEvents } from './subscriber.ts'
 import type { SubscriberConnection } from './subscriber-connection.ts'
 
-export function ioredisSubscriber(client: IoredisClient, clock: Clock, random: Random): Subscriber {
-  return new ResilientSubscriber(
-    {
-      serverOf: () => Promise.resolve({ name: '', source: client }),
-      open: (source, events) => openConnection(source, 'plain', events),
-    },
-    clock,
-    random,
-  )
+export function ioredisSubscriber(client: IoredisClient): RedisClient['subscriber'] {
+  return ofOneServer((events) => openConnection(client, 'plain', events))
 }
 
 /**
  * On a Cluster releases are published on sharded channels, on a connection to the channel's own master. The Cluster's own
  * `ssubscribe` is not used: without the option shardedSubscribers, which only ioredis 6 has, it asks any one node.
  */
-export function ioredisClusterSubscriber(client: IoredisCluster, clock: Clock, random: Random): Subscriber {
-  return new ResilientSubscriber(
-    {
-      async serverOf(channel, stale) {
-        const source = await masterOf(client, channel, stale)
-        return { name: addressOf(source), source }
-      },
-      open(source, events) {
-        if (!canSubscribeSharded(source)) throw new Error('this version of ioredis has no sharded pub/sub')
-        return openConnection(source, 'sharded', events)
-      },
+export function ioredisClusterSubscriber(client: IoredisCluster): RedisClient['subscriber'] {
+  return resilient({
+    async serverOf(channel, stale) {
+      const source = await masterOf(client, channel, stale)
+      return { name: addressOf(source), source }
     },
-    clock,
-    random,
-  )
+    open(source, events) {
+      if (!canSubscribeSharded(source)) throw new Error('this version of ioredis has no sharded pub/sub')
+      return openConnection(source, 'sharded', events)
+    },
+  })
 }
 
 /** Older versions send the command, and then ignore the messages. */

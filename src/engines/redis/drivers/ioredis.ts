@@ -57,7 +57,7 @@ function adapt(client: unknown, driver: 'ioredis' | 'iovalkey'): RedisClient {
       run: clusterSender(client),
       runTogether: (commands, key) => pipelinedOnCluster(client, commands, key),
       masters: () => clusterMasters(client),
-      subscriber: (clock, random) => ioredisClusterSubscriber(client, clock, random),
+      subscriber: ioredisClusterSubscriber(client),
     }
   }
   const run = sender(client)
@@ -72,7 +72,7 @@ function adapt(client: unknown, driver: 'ioredis' | 'iovalkey'): RedisClient {
     run,
     runTogether: (commands) => pipelined(client, commands),
     masters: () => Promise.resolve([{ label, run }]),
-    subscriber: (clock, random) => ioredisSubscriber(client, clock, random),
+    subscriber: ioredisSubscriber(client),
   }
 }
 

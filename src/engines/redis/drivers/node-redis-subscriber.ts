@@ -1,9 +1,7 @@
-import type { Clock } from '../../../clock.ts'
-import type { Random } from '../../../random.ts'
-import type { Subscriber } from '../client.ts'
+import type { RedisClient } from '../client.ts'
 import { property, text } from '../../shared/shape.ts'
 import { unref } from './expected.ts'
-import { ResilientSubscriber, type ConnectionEvents } from './subscriber.ts'
+import { ofOneServer, resilient, type ConnectionEvents } from './subscriber.ts'
 import {
   masterOf,
   OURS_ONLINE,
@@ -15,75 +13,53 @@ import {
 } from './node-redis-send.ts'
 import type { SubscriberConnection } from './subscriber-connection.ts'
 
-export function clientSubscriber(client: NodeRedisClient, clock: Clock, random: Random): Subscriber {
-  return new ResilientSubscriber(
-    {
-      serverOf: () => Promise.resolve({ name: '', source: client }),
-      open: (source, events) => openConnection(copyOf(source), 'plain', events),
-    },
-    clock,
-    random,
-  )
+export function clientSubscriber(client: NodeRedisClient): RedisClient['subscriber'] {
+  return ofOneServer((events) => openConnection(copyOf(client), 'plain', events))
 }
 
 /** A pool cannot be copied, a client of it can. */
-export function poolSubscriber(pool: NodeRedisPool, clock: Clock, random: Random): Subscriber {
-  return new ResilientSubscriber(
-    {
-      serverOf: async () => ({ name: '', source: await pool.execute((client) => ({ client })) }),
-      open: ({ client }, events) => openConnection(copyOf(client), 'plain', events),
-    },
-    clock,
-    random,
-  )
+export function poolSubscriber(pool: NodeRedisPool): RedisClient['subscriber'] {
+  return resilient({
+    serverOf: async () => ({ name: '', source: await pool.execute((client) => ({ client })) }),
+    open: ({ client }, events) => openConnection(copyOf(client), 'plain', events),
+  })
 }
 
 /** On a Cluster releases are published on sharded channels, on a connection to the channel's own master. */
-export function clusterSubscriber(cluster: NodeRedisCluster, clock: Clock, random: Random): Subscriber {
-  return new ResilientSubscriber(
-    {
-      async serverOf(channel, stale) {
-        const source = await masterOf(cluster, channel, stale)
-        const socket = property(property(source, 'options'), 'socket')
-        return { name: `${text(socket, 'host')}:${text(socket, 'port')}`, source }
-      },
-      open: (source, events) => openConnection(copyOf(source), 'sharded', events),
+export function clusterSubscriber(cluster: NodeRedisCluster): RedisClient['subscriber'] {
+  return resilient({
+    async serverOf(channel, stale) {
+      const source = await masterOf(cluster, channel, stale)
+      const socket = property(property(source, 'options'), 'socket')
+      return { name: `${text(socket, 'host')}:${text(socket, 'port')}`, source }
     },
-    clock,
-    random,
-  )
+    open: (source, events) => openConnection(copyOf(source), 'sharded', events),
+  })
 }
 
 /** A copy of the whole sentinel client, because only that can find the master; with one connection to it. */
-export function sentinelSubscriber(sentinel: NodeRedisSentinel, clock: Clock, random: Random): Subscriber {
-  return new ResilientSubscriber(
-    {
-      serverOf: () => Promise.resolve({ name: '', source: sentinel }),
-      open(source, events) {
-        const copy = source.duplicate({
-          masterPoolSize: 1,
-          replicaPoolSize: 0,
-          reserveClient: false,
-          maxCommandRediscovers: 0,
-          clientSideCache: undefined,
-        })
-        const connection = openConnection(copy, 'plain', events)
-        // Not before: the first master is such an event, too, and comes before the connection is up.
-        connection.ready.then(
-          () => copy.on('topology-change', () => events.down()),
-          () => undefined,
-        )
-        let isClosed = false
-        const close = (): void => {
-          isClosed = true
-          connection.close()
-        }
-        return { ...connection, prove: () => proofOfSentinel(copy, () => isClosed), close }
-      },
-    },
-    clock,
-    random,
-  )
+export function sentinelSubscriber(sentinel: NodeRedisSentinel): RedisClient['subscriber'] {
+  return ofOneServer((events) => {
+    const copy = sentinel.duplicate({
+      masterPoolSize: 1,
+      replicaPoolSize: 0,
+      reserveClient: false,
+      maxCommandRediscovers: 0,
+      clientSideCache: undefined,
+    })
+    const connection = openConnection(copy, 'plain', events)
+    // Not before: the first master is such an event, too, and comes before the connection is up.
+    connection.ready.then(
+      () => copy.on('topology-change', () => events.down()),
+      () => undefined,
+    )
+    let isClosed = false
+    const close = (): void => {
+      isClosed = true
+      connection.close()
+    }
+    return { ...connection, prove: () => proofOfSentinel(copy, () => isClosed), close }
+  })
 }
 
 /** A user that may listen for releases may subscribe to it; no resource has this channel. */
@@ -117,22 +93,16 @@ function openConnection(
   const close = (): void => queueMicrotask(() => void destroy(copy))
   // Allowed in subscriber mode, with RESP2 too.
   const prove = (): Promise<unknown> => copy.sendCommand(['PING'], OURS_ONLINE)
-  // Without its listener, node-redis would forget a new subscription while the server's answer is on its way.
-  return kind === 'plain'
-    ? {
-        ready,
-        subscribe: (channel) => copy.subscribe(channel, heard),
-        unsubscribe: (channel) => copy.unsubscribe(channel, heard),
-        prove,
-        close,
-      }
-    : {
-        ready,
-        subscribe: (channel) => copy.sSubscribe(channel, heard),
-        unsubscribe: (channel) => copy.sUnsubscribe(channel, heard),
-        prove,
-        close,
-      }
+  const [subscribe, unsubscribe] =
+    kind === 'plain' ? (['subscribe', 'unsubscribe'] as const) : (['sSubscribe', 'sUnsubscribe'] as const)
+  return {
+    ready,
+    subscribe: (channel) => copy[subscribe](channel, heard),
+    // Without its listener, node-redis would forget a new subscription while the server's answer is on its way.
+    unsubscribe: (channel) => copy[unsubscribe](channel, heard),
+    prove,
+    close,
+  }
 }
 
 async function destroy(copy: NodeRedisCopy): Promise<void> {

@@ -72,7 +72,7 @@ function adaptClient(client: NodeRedisClient): RedisClient {
     send: clientSenderInPieces(client),
     runTogether: (commands) => sendTogether(client, commands),
     masters: () => Promise.resolve([{ label, run }]),
-    subscriber: (clock, random) => clientSubscriber(client, clock, random),
+    subscriber: clientSubscriber(client),
   }
 }
 
@@ -96,7 +96,7 @@ function adaptPool(pool: NodeRedisPool): RedisClient {
       await run(['PING'])
       return [{ label: address ?? 'pool', run }]
     },
-    subscriber: (clock, random) => poolSubscriber(pool, clock, random),
+    subscriber: poolSubscriber(pool),
   }
 }
 
@@ -115,7 +115,7 @@ function adaptSentinel(sentinel: NodeRedisSentinel): RedisClient {
     run,
     runTogether: (commands) => sentinelTogether(sentinel, commands),
     masters: () => Promise.resolve([{ label: label(), run }]),
-    subscriber: (clock, random) => sentinelSubscriber(sentinel, clock, random),
+    subscriber: sentinelSubscriber(sentinel),
   }
 }
 
@@ -128,7 +128,7 @@ function adaptCluster(cluster: NodeRedisCluster): RedisClient {
     run: clusterSender(cluster),
     runTogether: (commands, key) => clusterTogether(cluster, commands, key),
     masters: () => Promise.resolve(clusterMasters(cluster)),
-    subscriber: (clock, random) => clusterSubscriber(cluster, clock, random),
+    subscriber: clusterSubscriber(cluster),
   }
 }
 

@@ -1,7 +1,7 @@
 import { backOffMs } from '../../../back-off.ts'
 import type { Clock, Timer } from '../../../clock.ts'
 import type { Random } from '../../../random.ts'
-import type { Subscriber } from '../client.ts'
+import type { RedisClient, Subscriber } from '../client.ts'
 import { redirectionOf } from './server-errors.ts'
 import { WatchedConnection, type SubscriberConnection } from './subscriber-connection.ts'
 
@@ -23,6 +23,19 @@ export interface ChannelServer<Source> {
   readonly name: string
   /** What the connection is made from. */
   readonly source: Source
+}
+
+/** `subscriber` of a client. */
+export function resilient<Source>(connections: SubscriberConnections<Source>): RedisClient['subscriber'] {
+  return (clock, random) => new ResilientSubscriber(connections, clock, random)
+}
+
+/** The same where all channels share a connection. */
+export function ofOneServer(open: (events: ConnectionEvents) => SubscriberConnection): RedisClient['subscriber'] {
+  return resilient({
+    serverOf: () => Promise.resolve({ name: '', source: undefined }),
+    open: (_source, events) => open(events),
+  })
 }
 
 /** Opening again after a loss: quickly at first, because most losses are short restarts and failovers. */

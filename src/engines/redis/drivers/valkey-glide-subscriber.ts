@@ -1,9 +1,7 @@
-import type { Clock } from '../../../clock.ts'
-import type { Random } from '../../../random.ts'
-import type { Subscriber } from '../client.ts'
+import type { RedisClient } from '../client.ts'
 import { hasMethods, property, text } from '../../shared/shape.ts'
 import { unref } from './expected.ts'
-import { ResilientSubscriber, type ConnectionEvents } from './subscriber.ts'
+import { ofOneServer, type ConnectionEvents } from './subscriber.ts'
 import { plain } from './reply.ts'
 import { DECODER_STRING, type GlideClient } from './valkey-glide-types.ts'
 import type { SubscriberConnection } from './subscriber-connection.ts'
@@ -24,16 +22,11 @@ type MakeCopy = (onMessage: (message: unknown) => void) => Promise<GlideCopy>
  * GLIDE's clients cannot be copied, but keep their configuration, from which their class makes another client. Without a
  * configuration, or where GLIDE is too old to subscribe on a running connection, there is no subscriber.
  */
-export function glideSubscriber(
-  client: GlideClient,
-  cluster: boolean,
-  clock: Clock,
-  random: Random,
-): Subscriber | undefined {
+export function glideSubscriber(client: GlideClient, cluster: boolean): RedisClient['subscriber'] | undefined {
   const config = property(client, 'config')
   const create = property(client.constructor, 'createClient')
   if (!canSubscribe(client, cluster) || typeof config !== 'object' || typeof create !== 'function') return undefined
-  const source: MakeCopy = async (callback) => {
+  const make: MakeCopy = async (callback) => {
     const copy: unknown = await create.call(client.constructor, {
       ...config,
       lazyConnect: false,
@@ -42,14 +35,7 @@ export function glideSubscriber(
     if (!canSubscribe(copy, cluster)) throw new TypeError('GLIDE made a client that cannot subscribe')
     return copy
   }
-  return new ResilientSubscriber(
-    {
-      serverOf: () => Promise.resolve({ name: '', source }),
-      open: (make, events) => new GlideConnection(make, cluster, events),
-    },
-    clock,
-    random,
-  )
+  return ofOneServer((events) => new GlideConnection(make, cluster, events))
 }
 
 function canSubscribe(value: unknown, cluster: boolean): value is GlideCopy {

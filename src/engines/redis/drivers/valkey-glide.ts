@@ -39,7 +39,7 @@ export function valkeyGlide(client: GlideLike): RedisClient {
       ? (commands, key) => togetherInSlot(sender(client, routeOf(key)), commands, slotOf(key))
       : (commands) => together(run, commands),
     masters: cluster ? () => clusterMasters(client) : () => Promise.resolve([{ label: addresses, run }]),
-    subscriber: (clock, random) => glideSubscriber(client, cluster, clock, random),
+    subscriber: (clock, random) => glideSubscriber(client, cluster)?.(clock, random),
   }
 }
 
