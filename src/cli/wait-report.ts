@@ -1,6 +1,7 @@
 import { span } from '../duration.ts'
 import { systemClock, type Clock, type Timer } from '../clock.ts'
 import type { LeaseInfo, LockEvent } from '../index.ts'
+import { Latest } from '../latest.ts'
 import { inForeground } from './child/launch.ts'
 import type { Output } from './output.ts'
 import { whoIs } from '../owner.ts'
@@ -37,7 +38,7 @@ export class WaitReport {
   #beganMs = 0
   #seen: { readonly lease: LeaseInfo | undefined; readonly atMs: number } | undefined
   /** Of our latest attempts, and what each was for: one of them is our place in the servers' queue. */
-  readonly #owners = new Map<string, readonly string[]>()
+  readonly #owners = new Latest<readonly string[]>(MOST_OWNERS)
 
   constructor(
     output: Pick<Output, 'say' | 'live' | 'endLive' | 'canBeLive'>,
@@ -50,17 +51,9 @@ export class WaitReport {
   }
 
   observe(event: LockEvent): void {
-    if (event.type === 'attempt') this.#remember(event.owner, event.resources)
+    if (event.type === 'attempt') this.#owners.set(event.owner, event.resources)
     if (event.type === 'waiting') this.#begin()
     if (event.type === 'granted' || event.type === 'denied') this.#end()
-  }
-
-  #remember(owner: string, resources: readonly string[]): void {
-    this.#owners.set(owner, resources)
-    for (const oldest of this.#owners.keys()) {
-      if (this.#owners.size <= MOST_OWNERS) break
-      this.#owners.delete(oldest)
-    }
   }
 
   #begin(): void {

@@ -1,4 +1,4 @@
-import type { Attributes, MeterProvider } from '@opentelemetry/api'
+import type { Attributes, MeterProvider, ObservableResult } from '@opentelemetry/api'
 
 /** How many there are now, for one engine and one class of resources. */
 export interface Level {
@@ -12,41 +12,40 @@ export interface Level {
 /** Our name in OpenTelemetry. */
 export const SCOPE = 'ringfence'
 
-const known = new WeakMap<MeterProvider, Levels>()
+/** One for each provider: of two callbacks that observe the same attributes, OpenTelemetry keeps the later value and not the sum. */
+export function onePerProvider<T>(make: (provider: MeterProvider) => T): (provider: MeterProvider) => T {
+  const known = new WeakMap<MeterProvider, T>()
+  return (provider) => {
+    const one = known.get(provider) ?? make(provider)
+    known.set(provider, one)
+    return one
+  }
+}
 
 /**
  * Numbers that change with every lease are counted here and read when metrics are collected: adding to an instrument four times
- * for each lease would cost more than all other work. There is one for each provider: of two callbacks that observe the same
- * attributes, OpenTelemetry keeps the later value and not the sum.
+ * for each lease would cost more than all other work.
  */
 export class Levels {
   readonly #levels = new Map<string, Level>()
   readonly #collecting = new Set<() => void>()
 
-  static of(provider: MeterProvider): Levels {
-    let levels = known.get(provider)
-    if (levels === undefined) {
-      levels = new Levels(provider)
-      known.set(provider, levels)
-    }
-    return levels
-  }
+  static readonly of = onePerProvider((provider) => new Levels(provider))
 
   constructor(provider: MeterProvider) {
     const meter = provider.getMeter(SCOPE)
+    const observe = (result: ObservableResult, name: 'waiters' | 'leases' | 'handOvers'): void => {
+      for (const level of this.#levels.values()) result.observe(level[name], level.attributes)
+    }
     const waiters = { unit: '{waiter}', description: 'Calls that have no outcome yet.' }
     meter.createObservableUpDownCounter('ringfence.waiters', waiters).addCallback((result) => {
       for (const prepare of this.#collecting) prepare()
-      for (const level of this.#levels.values()) result.observe(level.waiters, level.attributes)
+      observe(result, 'waiters')
     })
     const leases = { unit: '{lease}', description: 'Leases that are held.' }
-    meter.createObservableUpDownCounter('ringfence.leases', leases).addCallback((result) => {
-      for (const level of this.#levels.values()) result.observe(level.leases, level.attributes)
-    })
+    meter.createObservableUpDownCounter('ringfence.leases', leases).addCallback((result) => observe(result, 'leases'))
     const handOvers = { unit: '{handover}', description: 'Leases handed over within the process.' }
-    meter.createObservableCounter('ringfence.handovers', handOvers).addCallback((result) => {
-      for (const level of this.#levels.values()) result.observe(level.handOvers, level.attributes)
-    })
+    meter.createObservableCounter('ringfence.handovers', handOvers).addCallback((result) => observe(result, 'handOvers'))
   }
 
   /** Called when metrics are collected, before anything is read. */

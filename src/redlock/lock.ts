@@ -10,7 +10,7 @@ export class Lock<Client extends object = object> {
   readonly value: string
   readonly attempts: RedlockAttempts<Client>
   /** @internal Undefined for a lock that was made by hand. */
-  readonly hold: Hold | undefined
+  hold: Hold | undefined
   #expiration: number
 
   /** By hand, for a lock of another process: it can be extended and released, and has no token. */
@@ -20,30 +20,18 @@ export class Lock<Client extends object = object> {
     value: string,
     attempts: RedlockAttempts<Client>,
     expiration: number,
-  )
-  /** @internal */
-  constructor(
-    redlock: Redlock<Client>,
-    resources: string[],
-    value: string,
-    attempts: RedlockAttempts<Client>,
-    expiration: number,
-    hold?: Hold,
-  )
-  constructor(
-    redlock: Redlock<Client>,
-    resources: string[],
-    value: string,
-    attempts: RedlockAttempts<Client>,
-    expiration: number,
-    hold?: Hold,
   ) {
     this.redlock = redlock
     this.resources = resources
     this.value = value
     this.attempts = attempts
     this.#expiration = expiration
+  }
+
+  /** @internal */
+  heldBy(hold: Hold | undefined): this {
     this.hold = hold
+    return this
   }
 
   /** Until when it may be relied on, in ms since 1970; 0 when it was released, extended, or could not be proved. */

@@ -119,7 +119,7 @@ export class Redlock<Client extends object = object> extends EventEmitter {
     const read = settingsOf(settings, this.settings)
     const expiration =
       hold === undefined ? startMs + duration - this.#driftMs(duration, read) : this.#expiration(hold, duration, read)
-    return new Lock(this, resources, value, attempts, expiration, hold)
+    return new Lock(this, resources, value, attempts, expiration).heldBy(hold)
   }
 
   /**
@@ -247,7 +247,8 @@ export class Redlock<Client extends object = object> extends EventEmitter {
     const often = renew && everyMs < duration / 3 ? { everyMs } : {}
     const driftMs = (ttlMs: number): number => engine.limits.driftMs(ttlMs)
     const hold = new Hold(lease, duration, { clock, maxTtlMs, driftMs, renew, ...often, lapsed })
-    return new Lock(this, resources, lease.owner, attempts, this.#expiration(hold, duration, settings), hold)
+    const expiration = this.#expiration(hold, duration, settings)
+    return new Lock(this, resources, lease.owner, attempts, expiration).heldBy(hold)
   }
 
   /** Tries as often as the settings say, unless the nodes have said no, or there is nothing left to try for. */

@@ -1,9 +1,9 @@
+import { connect } from 'node:net'
 import type { Clock } from '../../../clock.ts'
 import type { Finding, NodeState } from '../../../engine.ts'
 import { messageOf } from '../../../errors.ts'
 import { findings, sentence } from '../../shared/findings.ts'
 import { probed } from '../../shared/probe.ts'
-import { fourLetters } from './four-letters.ts'
 
 export interface ServerPlan {
   readonly servers: readonly string[]
@@ -50,6 +50,22 @@ async function ask(server: string, { withinMs, clock }: ServerPlan): Promise<Ser
     word('mntr').catch(() => ''),
   ])
   return { server, state, conf: table(conf, '='), mntr: table(mntr, '\t') }
+}
+
+/** The answer to one of ZooKeeper's four-letter commands, such as `srvr`. Rejects if there is none. */
+function fourLetters(server: string, word: string, withinMs: number, clock: Clock): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const [host, port] = server.split(':')
+    let answer = ''
+    const socket = connect(Number(port), host, () => socket.write(word))
+    const timer = clock.timer(() => socket.destroy(new Error(`no answer within ${withinMs} ms`)), withinMs, true)
+    socket.setEncoding('utf8').on('data', (text) => (answer += String(text)))
+    socket.once('error', reject)
+    socket.once('close', () => {
+      timer.cancel()
+      resolve(answer)
+    })
+  })
 }
 
 function readState(answer: string): ServerState {
