@@ -280,14 +280,13 @@ export class Keeper {
       record.renewAfterMs = record.elapsedMs() + retryMs
       const { cause } = answer
       this.#tell?.({ type: 'doubtful', resources, owner, token, cause, remainingMs: record.remainingMs() })
-      if (record.renew && record.onDoubt === 'stop') return this.#stop(record, cause)
+      if (record.renew && record.onDoubt === 'stop') {
+        // The servers may still have it, and keep others out for no use.
+        if (this.end(record, 'doubtful', cause)) this.#giveBack(record)
+        return
+      }
     }
     this.#wakeFor(record)
-  }
-
-  /** The lease is not to be kept in doubt. The servers may still have it, and keep others out for no use. */
-  #stop(record: LeaseRecord, cause: Error): void {
-    if (this.end(record, 'doubtful', cause)) this.#giveBack(record)
   }
 }
 

@@ -83,7 +83,8 @@ async function call(line: CommandLine, verb: Verb): Promise<number> {
 
 /** Says what went wrong and what to do next. Returns the exit code. */
 function report(error: unknown, output: Output, line?: CommandLine): number {
-  const { exitCode, next = exitCode === EXIT.usage ? helpOf(line) : undefined } = classified(error)
+  const help = line && `ringfence ${line.command.name} --help shows its options`
+  const { exitCode, next = exitCode === EXIT.usage ? help : undefined } = classified(error)
   if (output.json) {
     output.object({ error: { exitCode, message: messageOf(error), next } }, process.stderr)
   } else {
@@ -95,10 +96,6 @@ function report(error: unknown, output: Output, line?: CommandLine): number {
     if (next !== undefined) output.advise(next)
   }
   return exitCode
-}
-
-function helpOf(line: CommandLine | undefined): string | undefined {
-  return line && `ringfence ${line.command.name} --help shows its options`
 }
 
 function classified(error: unknown): { exitCode: number; next: string | undefined } {

@@ -138,7 +138,8 @@ class MemoryEngine implements Engine {
       const holding = this.#holding(resource)
       const isBesideReaders = shared && holding?.shared === true
       if (holding !== undefined && !isBesideReaders) {
-        const last = lastOf(holding)
+        const all = [...holding.holders.values()]
+        const last = all.reduce((last, one) => (one.untilMs > last.untilMs ? one : last))
         if (last.untilMs - now > leftMs) [holder, leftMs] = [last.owner, last.untilMs - now]
       } else if (shared && this.#wantedMs(resource) > 0) {
         leftMs = Math.max(leftMs, this.#wantedMs(resource))
@@ -207,8 +208,3 @@ class MemoryEngine implements Engine {
 }
 
 const NOBODY: Holding = { shared: false, holders: new Map() }
-
-/** The holder whose lease lasts longest. */
-function lastOf({ holders }: Holding): MemoryLease {
-  return [...holders.values()].reduce((last, holder) => (holder.untilMs > last.untilMs ? holder : last))
-}

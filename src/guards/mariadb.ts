@@ -57,8 +57,9 @@ const MARIADB: Dialect = {
  */
 async function prepare(query: SqlQuery, table: string, lease: Fenced): Promise<void> {
   const { resources } = lease
+  const places = resources.map(() => '?').join(', ')
   const there = await query(
-    `SELECT HEX(resource) AS resource FROM ${table} WHERE resource IN (${places(resources)})`,
+    `SELECT HEX(resource) AS resource FROM ${table} WHERE resource IN (${places})`,
     bytes(resources),
   )
   const names = new Set(there.map((row) => fromHex(String(row['resource']))))
@@ -171,8 +172,4 @@ async function lift(query: SqlQuery, table: string, lease: Fenced, rows: readonl
 
 function bytes(texts: readonly string[]): Buffer[] {
   return texts.map((text) => Buffer.from(text))
-}
-
-function places(values: readonly unknown[]): string {
-  return values.map(() => '?').join(', ')
 }

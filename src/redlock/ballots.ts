@@ -118,9 +118,11 @@ export class OpenBallots<Client extends object> {
       case 'release':
         return this.#vote('release', words[0]!, (answer) => (answer as { ours: boolean }).ours)
       case 'extend':
-        return ownersOf(words).flatMap((owner, place) =>
-          this.#vote('extend', owner, (answer) => (answer as readonly boolean[])[place]),
-        )
+        // Two arguments for all, then four for each lease, of which the second is its owner.
+        return words
+          .slice(2)
+          .filter((_word, index) => index % 4 === 1)
+          .flatMap((owner, place) => this.#vote('extend', owner, (answer) => (answer as readonly boolean[])[place]))
       default:
         return []
     }
@@ -143,9 +145,4 @@ function granted(answer: unknown): boolean | undefined {
   const { kind } = answer as { readonly kind: string }
   if (kind === 'granted' || kind === 'offered') return true
   return kind === 'refused' || kind === 'behind' ? false : undefined
-}
-
-/** Of the extend script: two arguments for all, then four for each lease, of which the second is its owner. */
-function ownersOf(words: readonly string[]): string[] {
-  return words.slice(2).filter((_word, index) => index % 4 === 1)
 }

@@ -96,7 +96,8 @@ export class Family {
     if (!signalGroup(this.group, 0)) return false
     // A container without an init keeps its dead processes forever, and a group of them looks alive.
     const all = pids()
-    return all.length === 0 || all.some((pid) => belongs(statOf(pid), this.group))
+    const belongs = (stat: Stat | undefined): boolean => isAlive(stat) && stat.group === this.group
+    return all.length === 0 || all.some((pid) => belongs(statOf(pid)))
   }
 
   /** One who left the process group (`timeout` does, and each job of an interactive shell). Linux alone can tell. */
@@ -105,10 +106,6 @@ export class Family {
     const stat = statOf(pid)
     return isAlive(stat) && stat.group !== this.group
   }
-}
-
-function belongs(stat: Stat | undefined, group: number): boolean {
-  return isAlive(stat) && stat.group === group
 }
 
 /** None where there is no /proc. Without ourselves. */

@@ -17,7 +17,9 @@ export async function release(call: Call): Promise<number> {
   return withLocks(call, async ({ locks }) => {
     const all = await inspect(locks, resource)
     const holders = all.filter(({ offered }) => offered !== true)
-    const leases = holders.filter(({ owner }) => holder === undefined || isCalled(owner, holder))
+    // By its owner, by what `status` shows of it, or by its label.
+    const names = (owner: string) => [owner, whoIs(owner), `${whoIs(owner)} (shared)`, ownerParts(owner).label]
+    const leases = holders.filter(({ owner }) => holder === undefined || names(owner).includes(holder))
     if (leases.length === 0) {
       const isFree = holders.length === 0
       const heir = isFree ? all[0] : undefined
@@ -52,11 +54,6 @@ async function end(locks: Locks, { resource, owner, token }: LeaseInfo, output: 
   else if (ours) output.say(`released '${resource}' of ${whoIs(owner)}, token ${token}`)
   else output.complain(`'${resource}' was no longer of ${whoIs(owner)}, so nothing was released`)
   return ours
-}
-
-/** By its owner, by what `status` shows of it, or by its label. */
-function isCalled(owner: string, name: string): boolean {
-  return [owner, whoIs(owner), `${whoIs(owner)} (shared)`, ownerParts(owner).label].includes(name)
 }
 
 /** A process may hold it several times: then only the whole owners tell its leases apart. */

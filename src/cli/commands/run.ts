@@ -130,8 +130,9 @@ async function runHeld(call: Call, holder: Holder, locks: Locks, plan: HeldPlan)
     const around = heldAround(error.holder, call.line.names)
     const lease = error.holder === undefined || around !== undefined ? undefined : await holderOf(call, locks)
     const held = around ?? (lease === undefined ? undefined : heldBy(lease))
+    // The owners of a pool's permits are in the error, and their ids are for machines.
     call.output.say(
-      held === undefined ? withoutIds(error.message) : `${waited ? `waited ${span(error.waitMs)}: ` : ''}${held}`,
+      held === undefined ? error.message.replaceAll(/\b[0-9a-f]{32}@/g, '') : `${waited ? `waited ${span(error.waitMs)}: ` : ''}${held}`,
     )
     return {
       outcome: waited ? 'timed out' : 'held',
@@ -146,11 +147,6 @@ async function runHeld(call: Call, holder: Holder, locks: Locks, plan: HeldPlan)
   } finally {
     await lease.release().catch(() => undefined)
   }
-}
-
-/** The owners of a pool's permits are in the error, and their ids are for machines. */
-function withoutIds(message: string): string {
-  return message.replaceAll(/\b[0-9a-f]{32}@/g, '')
 }
 
 /** The lease that is in the way, to tell people of it; undefined where it is gone, or nobody wants to know. */

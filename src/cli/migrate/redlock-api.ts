@@ -194,15 +194,13 @@ class Rewriter {
     }
     // They are rewritten with the lock that they are about.
     for (const call of ofLocks) {
-      if (!this.#isLock((call['arguments'] as Node[])[0])) this.#refuse(call, 'it cannot be seen which lock this is')
+      const [lock] = call['arguments'] as Node[]
+      if (lock?.type !== 'Identifier' || !this.#locks.has(nameOf(lock)!))
+        this.#refuse(call, 'it cannot be seen which lock this is')
     }
   }
 
   readonly #locks = new Set<string>()
-
-  #isLock(node: Node | undefined): boolean {
-    return node?.type === 'Identifier' && this.#locks.has(nameOf(node)!)
-  }
 
   #acquire(instance: Instance, call: Node): void {
     const syntax = this.#syntax

@@ -55,7 +55,9 @@ export function migrateRedlock(code: string, { file, parse, api }: MigrationOpti
   } catch (error) {
     return { ...nothing, left: [{ line: 1, text: `cannot be read: ${(error as Error).message}` }], isUnread: true }
   }
-  const imports = importsOf(syntax, api ? [REDLOCK, DROP_IN] : [REDLOCK])
+  const modules = api ? [REDLOCK, DROP_IN] : [REDLOCK]
+  // Everything that loads one of them: imports, exports from it, `import()` and `require()`.
+  const imports = syntax.nodes.filter((node) => modules.includes(String(sourceOf(node)?.['value'])))
   const left = mocks(syntax)
   if (imports.length === 0) return { ...nothing, left }
   left.push(...shortDurations(syntax))
@@ -71,11 +73,6 @@ export function migrateRedlock(code: string, { file, parse, api }: MigrationOpti
   const edits = changes.map(({ edit }) => edit)
   const done = changes.map(({ line }) => ({ line, text: `now from '${DROP_IN}'` }))
   return { code: edited(code, edits), done, left: inOrder(left) }
-}
-
-/** Everything that loads one of the modules: imports, exports from it, `import()` and `require()`. */
-function importsOf(syntax: Syntax, modules: readonly string[]): Node[] {
-  return syntax.nodes.filter((node) => modules.includes(String(sourceOf(node)?.['value'])))
 }
 
 /** The literal that names the module. */
@@ -142,7 +139,8 @@ function mocks(syntax: Syntax): Remark[] {
 }
 
 function scripts(syntax: Syntax, imports: readonly Node[]): Remark[] {
-  const names = new Set(imports.flatMap((node) => localNames(node)))
+  const specifiers = imports.flatMap((node) => (node['specifiers'] as Node[] | undefined) ?? [])
+  const names = new Set(specifiers.map((each) => String((each['local'] as Node)['name'])))
   return syntax.ofType('NewExpression').flatMap((node) => {
     const callee = node['callee'] as Node
     if (!names.has(String(callee['name'])) || (node['arguments'] as Node[]).length < 3) return []
@@ -165,8 +163,4 @@ function shortDurations(syntax: Syntax): Remark[] {
     if (ms === undefined || ms >= MIN_TTL_MS) return []
     return [{ line: node.loc.start.line, text: `a duration of ${ms} ms is refused: write ${MIN_TTL_MS} or more` }]
   })
-}
-
-function localNames(node: Node): string[] {
-  return ((node['specifiers'] as Node[] | undefined) ?? []).map((each) => String((each['local'] as Node)['name']))
 }

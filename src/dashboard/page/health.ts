@@ -42,10 +42,6 @@ export class Health {
   }
 }
 
-function rank({ severity }: Pick<FindingRow, 'severity'>): number {
-  return SEVERITIES.indexOf(severity)
-}
-
 function summary(found: readonly FindingRow[]): (Node | string)[] {
   const words: Record<FindingSeverity, readonly [string, string]> = {
     critical: ['critical finding', 'critical findings'],
@@ -64,7 +60,7 @@ function summary(found: readonly FindingRow[]): (Node | string)[] {
 function node(row: NodeRow, worst: FindingSeverity): HTMLElement {
   const { node: name, sitsOutMs, error } = row
   const state =
-    error !== undefined ? 'critical' : sitsOutMs !== undefined && rank({ severity: worst }) > 1 ? 'warning' : worst
+    error !== undefined ? 'critical' : sitsOutMs !== undefined && SEVERITIES.indexOf(worst) > 1 ? 'warning' : worst
   return element(
     'li',
     { 'data-severity': state },

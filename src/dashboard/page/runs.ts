@@ -82,17 +82,14 @@ export class RunList {
 
 function entry({ atMs, tookMs, outcome, message, owner, label, token }: RunRow): HTMLElement {
   const said = SAID[outcome] ?? outcome
+  const took = tookMs === null ? '' : ` ${tookMs < 1000 ? milliseconds(tookMs) : duration(tookMs, true)}`
   return element(
     'li',
     { 'data-type': outcome },
-    element('span', { class: 'what' }, tookMs === null ? said : `${said} ${took(tookMs)}`),
+    element('span', { class: 'what' }, `${said}${took}`),
     element('span', { class: 'age' }, moment(atMs)),
     bdi(label ?? owner, { class: 'who', title: owner }),
     element('span', { class: 'token' }, token),
     ...(message === null ? [] : [bdi(message, { class: 'message' })]),
   )
-}
-
-function took(ms: number): string {
-  return ms < 1000 ? milliseconds(ms) : duration(ms, true)
 }

@@ -244,7 +244,7 @@ export class Board {
     const rows = this.of(resource).filter(({ offered }) => !offered)
     for (const row of rows) {
       const { owner, token, sinceMs } = row
-      if (entries.some((entry) => isOf(entry, row))) continue
+      if (entries.some((entry) => entry.owner === owner && entry.token === String(token))) continue
       const agoMs = Math.round(now - sinceMs)
       entries.unshift({ agoMs, type: 'seen', owner, label: labelOf(owner), token: String(token), exact: false })
     }
@@ -360,10 +360,6 @@ function isRenewal({ latestEndMs, ttlMs = 0 }: KnownLease, endsAtMs: number | un
 function renewedAt(marks: Marks, atMs: number): void {
   marks.renewed++
   mark(marks.renewals, atMs)
-}
-
-function isOf(entry: HistoryEntry, { owner, token }: KnownLease): boolean {
-  return entry.owner === owner && entry.token === String(token)
 }
 
 function isSameLine(one: readonly InLine[], other: readonly InLine[]): boolean {

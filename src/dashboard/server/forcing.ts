@@ -1,6 +1,6 @@
 import { given } from '../../arguments.ts'
 import type { Clock } from '../../clock.ts'
-import type { Engine, LeaseInfo, LeaseRef } from '../../engine.ts'
+import type { Engine, LeaseInfo } from '../../engine.ts'
 import { messageOf } from '../../errors.ts'
 import { shortestTtlMs } from '../../lease.ts'
 import { resourceName } from '../../options.ts'
@@ -59,7 +59,8 @@ export class Forcing {
       if (leastMs === Infinity) throw new Refused(409, 'it has no end that could be moved')
       if (ttlMs < leastMs)
         throw new Refused(409, `the holder may count on ${Math.ceil(leastMs)} ms, so that is the least`)
-      const [extension] = await this.#engine.extend([refOf(lease, ttlMs)])
+      const ref = { resources: [resource], owner: lease.owner, token: lease.token, shared: lease.shared ?? false }
+      const [extension] = await this.#engine.extend([{ ...ref, ttlMs }])
       if (extension?.kind === 'unknown') throw extension.cause
       const isHeld = extension?.kind === 'held'
       if (isHeld) this.#plan.pages.board.extended(lease, ttlMs)
@@ -108,10 +109,6 @@ export class Forcing {
       throw new Refused(400, `ttlMs: expected whole milliseconds from ${minTtlMs} to ${maxTtlMs}`)
     return ttlMs
   }
-}
-
-function refOf({ resource, owner, token, shared = false }: LeaseInfo, ttlMs: number): LeaseRef {
-  return { resources: [resource], owner, token, ttlMs, shared }
 }
 
 function leaseMeant(body: unknown): { resource: string; token: string; owner: string | undefined } {

@@ -86,7 +86,8 @@ export class Handler {
     const route = Object.hasOwn(this.#routes, name) ? this.#routes[name]! : this.#fileRoute(name)
     if (!route.methods.includes(request.method))
       throw new Refused(405, `expected ${route.methods.join(' or ')}`, { allow: route.methods.join(', ') })
-    const visitor = route.isOpen === true ? unasked(remoteAddress) : await this.#access.visitor(request, remoteAddress)
+    const unasked: Visitor = { role: 'none', who: 'anyone', by: 'nothing', remoteAddress }
+    const visitor = route.isOpen === true ? unasked : await this.#access.visitor(request, remoteAddress)
     return route.answer({ request, url, visitor })
   }
 
@@ -215,10 +216,6 @@ export class Handler {
     if (!this.#access.hasTokens) return new Refused(403, 'you may not do this')
     return new Refused(401, 'log in, or send a token', { 'www-authenticate': 'Bearer realm="ringfence"' })
   }
-}
-
-function unasked(remoteAddress: string | undefined): Visitor {
-  return { role: 'none', who: 'anyone', by: 'nothing', remoteAddress }
 }
 
 function notFound(): Refused {

@@ -137,7 +137,7 @@ export class Journal {
         const lines = this.#waiting
         this.#waiting = []
         await this.#append(lines)
-        if (this.#isTooLarge()) this.#rotate()
+        if (fstatSync(this.#descriptor).size > this.#settings.maxBytes / 2) this.#rotate()
       }
       this.trouble = null
     } catch (error) {
@@ -186,10 +186,6 @@ export class Journal {
     this.#descriptor = next
     this.#isTorn = true
     this.#oldestMs = this.#clock.wallMs()
-  }
-
-  #isTooLarge(): boolean {
-    return fstatSync(this.#descriptor).size > this.#settings.maxBytes / 2
   }
 
   #rotate(): void {

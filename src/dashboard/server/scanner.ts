@@ -64,7 +64,8 @@ export class Scanner {
       }
       if (this.#isClosed) return
       this.#endedMs = clock.monotonicMs()
-      this.#restMs = Math.max(REST_FACTOR * (this.#endedMs - startedMs), backoffMs(this.#failures, this.#plan.everyMs))
+      const backOffMs = Math.min(MOST_BACKOFF_MS, this.#plan.everyMs * 2 ** Math.min(this.#failures, 10))
+      this.#restMs = Math.max(REST_FACTOR * (this.#endedMs - startedMs), this.#failures === 0 ? 0 : backOffMs)
       this.#plan.changed()
       this.#plan.looked(failure)
       await this.#sleep()
@@ -169,8 +170,4 @@ function turn(clock: Clock): Promise<void> {
   return new Promise((resolve) => {
     clock.timer(resolve, 0, true)
   })
-}
-
-function backoffMs(failures: number, everyMs: number): number {
-  return failures === 0 ? 0 : Math.min(MOST_BACKOFF_MS, everyMs * 2 ** Math.min(failures, 10))
 }

@@ -1,26 +1,25 @@
 import { optionsOrThrow } from '../../arguments.ts'
-import { systemClock, type Clock } from '../../clock.ts'
+import { systemClock } from '../../clock.ts'
 import { durationMs, shown, type Duration } from '../../duration.ts'
 import type { Engine } from '../../engine.ts'
-import { systemRandom, type Random } from '../../random.ts'
+import { systemRandom } from '../../random.ts'
 import { Endpoints } from '../shared/http/endpoints.ts'
 import {
+  HTTP_OPTIONS,
   httpTimeoutOrThrow,
   prefixOrThrow,
   secretOrThrow,
   transportOrThrow,
   urlsOrThrow,
+  type HttpOptions,
 } from '../shared/http/options.ts'
-import type { Fetch, TlsOptions } from '../shared/http/transport.ts'
 import { ConsulClient } from './client.ts'
 import { ConsulEngine } from './engine.ts'
 
 export type { Fetch, FetchReply, TlsOptions } from '../shared/http/transport.ts'
 
 /** Options of `consul`. */
-export interface ConsulOptions {
-  /** Every key begins with it and a slash. Default `ringfence`. */
-  prefix?: string
+export interface ConsulOptions extends HttpOptions {
   /** The ACL token: session "write" on the agent's node, key_prefix "write" on the prefix. */
   token?: string
   /**
@@ -39,30 +38,9 @@ export interface ConsulOptions {
   datacenter?: string
   /** For Consul Enterprise. */
   namespace?: string
-  /** Certificates, for https. */
-  tls?: TlsOptions
-  /** At most this long a server may take to answer before the next one is asked. Default: a sixth of the ttl, 250 ms to 2 s. */
-  requestTimeout?: Duration
-  /** Makes the requests instead of node:http, for a proxy or for tracing. It then needs to know the certificates. */
-  fetch?: Fetch
-  clock?: Clock
-  random?: Random
 }
 
-const OPTIONS = [
-  'prefix',
-  'token',
-  'lockDelay',
-  'sessionTtlMin',
-  'node',
-  'datacenter',
-  'namespace',
-  'tls',
-  'requestTimeout',
-  'fetch',
-  'clock',
-  'random',
-]
+const OPTIONS = [...HTTP_OPTIONS, 'token', 'lockDelay', 'sessionTtlMin', 'node', 'datacenter', 'namespace']
 
 /** Consul's own bounds. */
 const MOST_LOCK_DELAY_MS = 60_000

@@ -1,17 +1,17 @@
 import { optionsOrThrow } from '../../arguments.ts'
-import { systemClock, type Clock } from '../../clock.ts'
-import type { Duration } from '../../duration.ts'
+import { systemClock } from '../../clock.ts'
 import type { Engine } from '../../engine.ts'
-import { systemRandom, type Random } from '../../random.ts'
+import { systemRandom } from '../../random.ts'
 import { Endpoints } from '../shared/http/endpoints.ts'
 import {
+  HTTP_OPTIONS,
   httpTimeoutOrThrow,
   prefixOrThrow,
   secretOrThrow,
   transportOrThrow,
   urlsOrThrow,
+  type HttpOptions,
 } from '../shared/http/options.ts'
-import type { Fetch, TlsOptions } from '../shared/http/transport.ts'
 import { EtcdClient, type EtcdLogin } from './client.ts'
 import { EtcdEngine } from './engine.ts'
 import { keysUnder } from './keys.ts'
@@ -19,23 +19,13 @@ import { keysUnder } from './keys.ts'
 export type { Fetch, FetchReply, TlsOptions } from '../shared/http/transport.ts'
 
 /** Options of `etcd`. */
-export interface EtcdOptions {
-  /** Every key begins with it and a slash. Default `ringfence`. */
-  prefix?: string
+export interface EtcdOptions extends HttpOptions {
   /** An etcd user whose role may read and write all keys with the prefix. */
   username?: string
   password?: string
-  /** Certificates, for https. */
-  tls?: TlsOptions
-  /** At most this long a member may take to answer before the next one is asked. Default: a sixth of the ttl, 250 ms to 2 s. */
-  requestTimeout?: Duration
-  /** Makes the requests instead of node:http, for a proxy or for tracing. It then needs to know the certificates. */
-  fetch?: Fetch
-  clock?: Clock
-  random?: Random
 }
 
-const OPTIONS = ['prefix', 'username', 'password', 'tls', 'requestTimeout', 'fetch', 'clock', 'random']
+const OPTIONS = [...HTTP_OPTIONS, 'username', 'password']
 
 /**
  * Leases on an etcd cluster, 3.4 or newer, through its JSON gateway. Give the client URLs of all members: when one does not

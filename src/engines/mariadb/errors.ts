@@ -45,23 +45,16 @@ export function failureKind(error: unknown): FailureKind {
   if (number === NO_TABLE) return 'no table'
   if (number === NO_COLUMN) return 'other table'
   if (NEVER.includes(number)) return 'never'
-  if (number === POOL_TIMEOUT || isUnsent(error)) return 'undone'
+  if (number === POOL_TIMEOUT || property(error, 'syscall') === 'connect') return 'undone'
   return isAnswer(error) ? 'undone' : 'unknown'
 }
 
 /** The server itself has said so. */
 export function isAnswer(error: unknown): boolean {
   const number = errorNumber(error)
-  return number >= 1000 && number < 5000 && !isConnectionLoss(number)
-}
-
-/** Errors from 2000 to 2999 are of clients: the connection broke. */
-function isConnectionLoss(number: number): boolean {
-  return UNKNOWN.includes(number) || (number >= 2000 && number < 3000)
-}
-
-function isUnsent(error: unknown): boolean {
-  return property(error, 'syscall') === 'connect'
+  // Errors from 2000 to 2999 are of clients: the connection broke.
+  const isOfServer = (number >= 1000 && number < 2000) || (number >= 3000 && number < 5000)
+  return isOfServer && !UNKNOWN.includes(number)
 }
 
 /** The server's error number; software around a driver keeps the driver's error as a cause. */

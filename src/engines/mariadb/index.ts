@@ -1,10 +1,9 @@
 import { optionsOrThrow } from '../../arguments.ts'
-import { systemClock, type Clock } from '../../clock.ts'
-import type { Duration } from '../../duration.ts'
-import type { Engine, Guarantees } from '../../engine.ts'
-import { systemRandom, type Random } from '../../random.ts'
+import { systemClock } from '../../clock.ts'
+import type { Engine } from '../../engine.ts'
+import { systemRandom } from '../../random.ts'
 import { LeaseEngine } from '../shared/sql/lease-engine.ts'
-import { tableSettings } from '../shared/sql/settings.ts'
+import { TABLE_GUARANTEES, TABLE_OPTIONS, tableSettings, type TableOptions } from '../shared/sql/settings.ts'
 import { recogniseMariadb, type MariadbLike } from './client.ts'
 import { checkMariadb } from './doctor.ts'
 import { MariadbSteps } from './steps.ts'
@@ -14,22 +13,11 @@ export type { MariadbLike } from './client.ts'
 export { mariadbSchema } from './statements.ts'
 
 /** Options of `mariadb`. */
-export interface MariadbOptions {
-  /** The lease table, also `database.table`. All processes that exclude one another use the same. Default `ringfence_leases`. */
-  table?: string
-  /** Create the table when it is not there. Default true; `mariadbSchema()` has the statement for those who migrate by hand. */
-  createTable?: boolean
-  /** How long a statement may take. Default a tenth of the ttl, at least 1 s (half of a shorter ttl), at most 5 s. */
-  requestTimeout?: Duration
-  /** How much the server's clock may differ in speed from ours, as a part of the ttl. Default 0.01, and 2 ms on top. */
-  drift?: number
-  clock?: Clock
-  random?: Random
-}
+export type MariadbOptions = TableOptions
 
 /** Leases in an InnoDB table of MariaDB or MySQL, by the server's clock. These servers notify nobody, so one reader looks for all who wait. */
 export function mariadb(client: MariadbLike, options: MariadbOptions = {}): Engine {
-  optionsOrThrow(options, ['table', 'createTable', 'requestTimeout', 'drift', 'clock', 'random'])
+  optionsOrThrow(options, TABLE_OPTIONS)
   const run = recogniseMariadb(client)
   const { clock = systemClock, random = systemRandom } = options
   const { table, createTable, timeoutMs, limits } = tableSettings(options)
@@ -39,7 +27,7 @@ export function mariadb(client: MariadbLike, options: MariadbOptions = {}): Engi
   return new LeaseEngine({
     name: 'mariadb',
     identity: `mariadb:${table}`,
-    guarantees: GUARANTEES,
+    guarantees: TABLE_GUARANTEES,
     limits,
     clock,
     random,
@@ -50,13 +38,4 @@ export function mariadb(client: MariadbLike, options: MariadbOptions = {}): Engi
     end: () => wakeups.close(),
     check: (ttlMs) => checkMariadb({ run, clock, ttlMs, driftMs: limits.driftMs(ttlMs), table, createTable }),
   })
-}
-
-const GUARANTEES: Guarantees = {
-  exclusion: 'clocks within the drift allowance',
-  clock: 'the server',
-  token: 'a counter in the row of the resource, raised with the grant in one step and never below the server’s clock',
-  survives: { serverRestart: 'yes', lossOfServers: 0, failover: 'not promised' },
-  order: 'first come, first served in one process',
-  shared: true,
 }

@@ -98,7 +98,9 @@ export class ChangeStreamWakeups {
       })
       isOpen(false)
       if (signal.aborted) return
-      if (isUnavailable(failure)) this.#unavailableUntilMs = this.#clock.monotonicMs() + UNAVAILABLE_FOR_MS
+      // There is no replica set (40573), or no permission: the next try would fail in the same way.
+      if (codeOf(failure) === 40_573 || isPermanent(failure))
+        this.#unavailableUntilMs = this.#clock.monotonicMs() + UNAVAILABLE_FOR_MS
       if (!wasOpen) break
       listening.armed = Promise.resolve(false)
       this.#watchers.wakeAll()
@@ -132,7 +134,8 @@ export class ChangeStreamWakeups {
       signal.removeEventListener('abort', stop)
       overdue?.cancel()
       // Its cursor may be on a server that is gone. A server ends idle cursors by itself.
-      await this.#close(stream).catch(() => undefined)
+      if (stream !== undefined)
+        await bounded(this.#deadlines, OPEN_TIMEOUT_MS, () => stream!.close()).catch(() => undefined)
     }
   }
 
@@ -153,19 +156,10 @@ export class ChangeStreamWakeups {
     }
   }
 
-  async #close(stream: MongoChangeStream | undefined): Promise<void> {
-    if (stream !== undefined) await bounded(this.#deadlines, OPEN_TIMEOUT_MS, () => stream.close())
-  }
-
   #wake(change: unknown): void {
     const { documentKey } = change as { documentKey?: { _id?: unknown } }
     // The collection itself was dropped or renamed.
     if (documentKey === undefined) return this.#watchers.wakeAll()
     this.#watchers.wake(String(documentKey._id))
   }
-}
-
-/** There is no replica set (40573), or no permission: the next try would fail in the same way. */
-function isUnavailable(failure: Error): boolean {
-  return codeOf(failure) === 40_573 || isPermanent(failure)
 }

@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto'
 import { optionsOrThrow } from '../../arguments.ts'
-import { systemClock, type Clock } from '../../clock.ts'
-import { shown, type Duration } from '../../duration.ts'
+import { systemClock } from '../../clock.ts'
+import { shown } from '../../duration.ts'
 import type { Engine, Guarantees } from '../../engine.ts'
-import { systemRandom, type Random } from '../../random.ts'
+import { systemRandom } from '../../random.ts'
 import { LeaseEngine } from '../shared/sql/lease-engine.ts'
-import { booleanOrThrow, tableSettings } from '../shared/sql/settings.ts'
+import { booleanOrThrow, TABLE_GUARANTEES, TABLE_OPTIONS, tableSettings, type TableOptions } from '../shared/sql/settings.ts'
 import { tableParts } from '../shared/sql/table-name.ts'
 import type { PostgresClient } from './client.ts'
 import { checkPostgres } from './doctor.ts'
@@ -26,22 +26,12 @@ export { postgresSchema } from './statements.ts'
 export { advisoryKey, withAdvisoryLock, type AdvisoryLockOptions, type PgClientLike } from './advisory-lock.ts'
 
 /** Options of `postgres`. */
-export interface PostgresOptions {
-  /** The lease table, also `schema.table`. All processes that exclude one another use the same. Default `ringfence_leases`. */
-  table?: string
-  /** Create the table when it is not there. Default true; `postgresSchema()` has the statement for those who migrate by hand. */
-  createTable?: boolean
+export interface PostgresOptions extends TableOptions {
   /**
    * Wake waiters by LISTEN and NOTIFY, over a connection of its own. Default true; where that does not work (a transaction
    * pooler), waiters poll. With false this process neither listens nor notifies: set the same in all processes.
    */
   listen?: boolean
-  /** How long a statement may take. Default a tenth of the ttl, at least 1 s (half of a shorter ttl), at most 5 s. */
-  requestTimeout?: Duration
-  /** How much the server's clock may differ in speed from ours, as a part of the ttl. Default 0.01, and 2 ms on top. */
-  drift?: number
-  clock?: Clock
-  random?: Random
 }
 
 /** Leases in a table of PostgreSQL, by the server's clock. */
@@ -87,7 +77,7 @@ export function postgresAdvisory(
   return Object.assign(made, { onDoubt: (prove: () => void) => session.onEnd(prove) })
 }
 
-const OPTIONS = ['table', 'createTable', 'listen', 'requestTimeout', 'drift', 'clock', 'random']
+const OPTIONS = [...TABLE_OPTIONS, 'listen']
 
 interface PostgresKind {
   readonly name: string
@@ -158,18 +148,6 @@ function channelOf(parts: readonly string[]): string {
   const plain = parts.join('_')
   if (parts.length === 1 && /^[a-z0-9_]{1,63}$/.test(plain)) return plain
   return `ringfence_${createHash('sha256').update(parts.join('.')).digest('hex').slice(0, 32)}`
-}
-
-const TOKEN =
-  'a counter in the row of the resource, raised with the grant in one step and never below the server’s clock'
-
-const TABLE_GUARANTEES: Guarantees = {
-  exclusion: 'clocks within the drift allowance',
-  clock: 'the server',
-  token: TOKEN,
-  survives: { serverRestart: 'yes', lossOfServers: 0, failover: 'not promised' },
-  order: 'first come, first served in one process',
-  shared: true,
 }
 
 const SESSION_GUARANTEES: Guarantees = {

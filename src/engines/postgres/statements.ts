@@ -44,27 +44,6 @@ const WHOLE = `SELECT lease FROM ours GROUP BY lease
 const RELEASED = `SELECT count(*) FILTER (WHERE live)::text AS live, count(*) FILTER (WHERE awaited)::text AS awaited,
   count(pg_notify($3::text, $4::text || resource)) FILTER (WHERE awaited AND $3::text <> '')::text AS notified FROM freed`
 
-export interface PostgresStatements {
-  readonly create: string
-  readonly change: string
-  readonly columns: string
-  readonly takeOne: string
-  readonly takeAll: string
-  readonly shareOne: string
-  readonly shareAll: string
-  readonly look: string
-  readonly take: string
-  readonly want: string
-  readonly note: string
-  readonly noteAll: string
-  readonly extend: string
-  readonly extendShared: string
-  readonly release: string
-  readonly releaseShared: string
-  readonly handOver: string
-  readonly page: string
-}
-
 export function quoted(table: string): string {
   return tableParts(table)
     .map((part) => `"${part}"`)
@@ -103,7 +82,9 @@ export const POSTGRES_COLUMNS = [
   'wanted_until',
 ]
 
-export function postgresStatements(table: string): PostgresStatements {
+export type PostgresStatements = ReturnType<typeof postgresStatements>
+
+export function postgresStatements(table: string) {
   const t = quoted(table)
   /** A row that nobody has: released, expired, or its session has ended (one of $5, a JSON array). */
   const isFree = `l.owner IS NULL OR l.expires_at <= ${NOW}`

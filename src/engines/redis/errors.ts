@@ -77,10 +77,6 @@ export function silentNodes(nodes: readonly RedisNode[], waitMs: number, timeout
     })
 }
 
-function isHopeless(cause: Error): boolean {
-  return cause instanceof NotSentError ? cause.permanent : isPermanent(cause)
-}
-
 /** A key of another type: the server names neither the key nor the way out. */
 function withRemedy(cause: Error, resources: readonly string[]): Error {
   if (resources.length === 0 || !/\bWRONGTYPE\b/.test(cause.message)) return cause
@@ -101,6 +97,7 @@ export function failureOf(
   { quorum, size }: { readonly quorum: number; readonly size: number },
 ): EngineError {
   const isMistake = failures.some(({ cause }) => cause instanceof SameServerError)
+  const isHopeless = (cause: Error): boolean => (cause instanceof NotSentError ? cause.permanent : isPermanent(cause))
   const transient = !isMistake && failures.some(({ cause }) => !isHopeless(cause))
   const nodes = failures.map(({ node, cause }) => ({ node, cause: withRemedy(cause, resources) }))
   if (size > 1) return new QuorumError(resources, { quorum, size, nodes, transient })

@@ -28,17 +28,12 @@ export class RedisQueue {
     return grant ?? this.#race(request, signal, next)
   }
 
-  /** This process releases these. Returns `passesOn`. */
+  /**
+   * This process releases these. Returns whether the release passes the lock on. Where other software waits as well, the lock is left
+   * free for a moment: such software does not stand in line, and would never find it free.
+   */
   releasing(resources: readonly string[]): boolean {
     this.#turns.releasing(resources)
-    return this.#passesOn(resources)
-  }
-
-  /**
-   * Whether a release passes the lock on. Where other software waits as well, the lock is left free for a moment: such
-   * software does not stand in line, and would never find it free.
-   */
-  #passesOn(resources: readonly string[]): boolean {
     return this.#otherSoftware.pauseMs(resources) === 0
   }
 

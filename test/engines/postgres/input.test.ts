@@ -25,7 +25,7 @@ test.each<[string, unknown, string]>([
   ['requestTimeout', 'soon', "got 'soon'"],
   ['drift', 0.6, 'drift: expected a part of the ttl from 0 to 0.5, got 0.6'],
   ['drift', '1%', "drift: expected a part of the ttl from 0 to 0.5, got '1%'"],
-  ['tabel', 'x', "options: expected table, createTable, listen, requestTimeout, drift, clock, random, got 'tabel'"],
+  ['tabel', 'x', "options: expected table, createTable, requestTimeout, drift, clock, random, listen, got 'tabel'"],
 ])('a bad option is named: %s: %j', (name, value, message) => {
   const options = { [name]: value } as PostgresOptions
   expect(() => postgres(client, options)).toThrow(message)

@@ -62,12 +62,13 @@ function adapt(client: unknown, driver: 'ioredis' | 'iovalkey'): RedisClient {
   }
   const run = sender(client)
   const send = senderInPieces(client)
-  const label = serverLabel(client)
+  const hasSentinels = Boolean(property(client.options, 'sentinels'))
+  const label = hasSentinels ? `sentinel(${text(client.options, 'name')})` : addressOf(client)
   return {
     ...common,
     ...(send === undefined ? {} : { send }),
     label,
-    server: property(client.options, 'sentinels') ? undefined : `${label}/${text(client.options, 'db') ?? 0}`,
+    server: hasSentinels ? undefined : `${label}/${text(client.options, 'db') ?? 0}`,
     cluster: false,
     run,
     runTogether: (commands) => pipelined(client, commands),
@@ -125,10 +126,6 @@ const STATES: Record<string, string> = {
   connect: 'connected, but not ready',
   close: 'reconnecting',
   end: 'closed',
-}
-
-function serverLabel(client: IoredisClient): string {
-  return property(client.options, 'sentinels') ? `sentinel(${text(client.options, 'name')})` : addressOf(client)
 }
 
 function clusterLabel(client: IoredisCluster): string {

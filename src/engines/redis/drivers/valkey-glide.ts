@@ -23,7 +23,8 @@ export function valkeyGlide(client: GlideLike): RedisClient {
   }
   const refused = refusedOption(client)
   if (refused !== undefined) throw new TypeError(`valkeyGlide(client): ${refused}`)
-  const cluster = isCluster(client)
+  // Only a Cluster has shard channels.
+  const cluster = hasMethods(client, 'pubsubShardChannels')
   const addresses = addressesOf(client)
   const run = sender(client)
   return {
@@ -45,11 +46,6 @@ export function valkeyGlide(client: GlideLike): RedisClient {
 
 export function looksLikeGlide(value: unknown): value is GlideClient & GlideLike {
   return hasMethods(value, 'customCommand', 'invokeScript', 'exec', 'close')
-}
-
-/** Only a Cluster has shard channels. */
-function isCluster(client: GlideClient): boolean {
-  return hasMethods(client, 'pubsubShardChannels')
 }
 
 /** Replicas are asked for reads only, but a lock that is read from a replica (who holds it?) may be out of date. */

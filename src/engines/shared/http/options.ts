@@ -1,7 +1,25 @@
 import { objectOrThrow } from '../../../arguments.ts'
-import { shown } from '../../../duration.ts'
+import type { Clock } from '../../../clock.ts'
+import { shown, type Duration } from '../../../duration.ts'
+import type { Random } from '../../../random.ts'
 import { requestTimeoutOrThrow, type DefaultTimeout } from '../limits.ts'
 import { nodeTransport, type Fetch, type TlsOptions, type Transport } from './transport.ts'
+
+/** The options that all engines with an HTTP API have. */
+export interface HttpOptions {
+  /** Every key begins with it and a slash. Default `ringfence`. */
+  prefix?: string
+  /** Certificates, for https. */
+  tls?: TlsOptions
+  /** At most this long a server may take to answer before the next one is asked. Default: a sixth of the ttl, 250 ms to 2 s. */
+  requestTimeout?: Duration
+  /** Makes the requests instead of node:http, for a proxy or for tracing. It then needs to know the certificates. */
+  fetch?: Fetch
+  clock?: Clock
+  random?: Random
+}
+
+export const HTTP_OPTIONS = ['prefix', 'tls', 'requestTimeout', 'fetch', 'clock', 'random']
 
 /** Checks the servers' URLs. Returns them without a slash at the end. Passwords in them are refused and never shown. */
 export function urlsOrThrow(given: unknown, option: string, example: string): readonly string[] {

@@ -1,5 +1,7 @@
-import { shown } from '../../../duration.ts'
-import type { EngineLimits } from '../../../engine.ts'
+import type { Clock } from '../../../clock.ts'
+import { shown, type Duration } from '../../../duration.ts'
+import type { EngineLimits, Guarantees } from '../../../engine.ts'
+import type { Random } from '../../../random.ts'
 import { driftOrThrow, LONGEST_TTL_MS, requestTimeoutOrThrow } from '../limits.ts'
 import { DEFAULT_TABLE, tableParts } from './table-name.ts'
 
@@ -8,10 +10,33 @@ const TIMEOUT = { divisor: 10, leastMs: 1000, mostMs: 5000 }
 
 /** The options that all engines with a lease table have. */
 export interface TableOptions {
-  readonly table?: unknown
-  readonly createTable?: unknown
-  readonly requestTimeout?: unknown
-  readonly drift?: unknown
+  /**
+   * The lease table, also with a schema or a database before it: `app.leases`. All processes that exclude one another use the same.
+   * Default `ringfence_leases`.
+   */
+  table?: string
+  /**
+   * Create the table when it is not there. Default true; `postgresSchema()` and `mariadbSchema()` have the statement for those who
+   * migrate by hand.
+   */
+  createTable?: boolean
+  /** How long a statement may take. Default a tenth of the ttl, at least 1 s (half of a shorter ttl), at most 5 s. */
+  requestTimeout?: Duration
+  /** How much the server's clock may differ in speed from ours, as a part of the ttl. Default 0.01, and 2 ms on top. */
+  drift?: number
+  clock?: Clock
+  random?: Random
+}
+
+export const TABLE_OPTIONS = ['table', 'createTable', 'requestTimeout', 'drift', 'clock', 'random']
+
+export const TABLE_GUARANTEES: Guarantees = {
+  exclusion: 'clocks within the drift allowance',
+  clock: 'the server',
+  token: 'a counter in the row of the resource, raised with the grant in one step and never below the server’s clock',
+  survives: { serverRestart: 'yes', lossOfServers: 0, failover: 'not promised' },
+  order: 'first come, first served in one process',
+  shared: true,
 }
 
 export interface TableSettings {
