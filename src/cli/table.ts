@@ -1,4 +1,4 @@
-import { printable } from './output.ts'
+import { printable, type Output } from './output.ts'
 
 /** Columns as wide as their widest cell, two spaces apart. */
 export function table(cells: readonly (readonly string[])[]): string[] {
@@ -11,6 +11,13 @@ export function table(cells: readonly (readonly string[])[]): string[] {
       .join('  ')
       .trimEnd(),
   )
+}
+
+/** With the first row in bold. */
+export function printTable(output: Output, cells: readonly (readonly string[])[]): void {
+  const [head = '', ...lines] = table(cells)
+  output.line({ style: 'bold', text: head })
+  for (const text of lines) output.line(text)
 }
 
 /** Lines of at most `width`, broken at spaces; all after the first are indented. */

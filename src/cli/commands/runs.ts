@@ -5,14 +5,15 @@ import { EXIT, usage } from '../exit-codes.ts'
 import type { Output } from '../output.ts'
 import type { Call } from '../session.ts'
 import { storeUrl } from '../settings.ts'
-import { table } from '../table.ts'
+import { printTable } from '../table.ts'
+import { numberOf } from '../time.ts'
 import { whoIs } from '../../owner.ts'
 
 /** The last runs of a job. */
 export async function runs({ line, config, output }: Call): Promise<number> {
   const [job, ...others] = line.names
   if (job === undefined || others.length > 0) throw usage('expected the name of one job', 'ringfence runs NAME')
-  const limit = limitOf(line.options.text('limit'))
+  const limit = numberOf(line.options.text('limit') ?? '20', '--limit', 1, 1000)
   const url = storeUrl(line.options, config, output)
   if (url === undefined) {
     throw usage(
@@ -33,14 +34,6 @@ export async function runs({ line, config, output }: Call): Promise<number> {
   }
 }
 
-const DEFAULT_LIMIT = 20
-
-function limitOf(text = String(DEFAULT_LIMIT)): number {
-  const limit = Number(text)
-  if (/^\d+$/.test(text) && limit >= 1 && limit <= 1000) return limit
-  throw usage(`--limit: expected a whole number from 1 to 1000, got '${text}'`)
-}
-
 function forMachines({ at, tookMs, outcome, message, token, owner, engine }: RecordedRun): object {
   return { atMs: at, tookMs: outcome === 'began' ? null : tookMs, outcome, message, token, owner, engine }
 }
@@ -58,7 +51,5 @@ function print(found: readonly RecordedRun[], job: string, output: Output): void
     String(token),
     message ?? '',
   ])
-  const [head = '', ...lines] = table([['BEGAN', 'TOOK', 'OUTCOME', 'BY', 'TOKEN', 'MESSAGE'], ...rows])
-  output.line({ style: 'bold', text: head })
-  for (const text of lines) output.line(text)
+  printTable(output, [['BEGAN', 'TOOK', 'OUTCOME', 'BY', 'TOKEN', 'MESSAGE'], ...rows])
 }

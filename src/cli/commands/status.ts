@@ -5,7 +5,7 @@ import { span } from '../../duration.ts'
 import { whoIs } from '../../owner.ts'
 import type { Output } from '../output.ts'
 import { withLocks, type Call } from '../session.ts'
-import { table } from '../table.ts'
+import { printTable } from '../table.ts'
 import { numberOf, timeOf } from '../time.ts'
 import { heldBy, inspect, permitsOf } from '../who-holds.ts'
 
@@ -46,7 +46,9 @@ export async function status(call: Call): Promise<number> {
       if (process.stdout.isTTY && !output.json) {
         process.stdout.write(CLEAR)
         print(leases, view)
-      } else if (key !== last) show(leases, view)
+      } else if (key !== last && output.json)
+        output.object({ atMs: systemClock.wallMs(), leases: leases.map(forMachines) })
+      else if (key !== last) print(leases, view)
       last = key
       await sleep(systemClock, everyMs, signals.interrupted)
     }
@@ -64,12 +66,6 @@ interface View {
   readonly resource: string | undefined
   readonly permits: number | undefined
   readonly output: Output
-}
-
-function show(leases: readonly LeaseInfo[], view: View): void {
-  const { output } = view
-  if (output.json) output.object({ atMs: systemClock.wallMs(), leases: leases.map(forMachines) })
-  else print(leases, view)
 }
 
 function forMachines(lease: LeaseInfo): object {
@@ -99,9 +95,7 @@ function print(leases: readonly LeaseInfo[], view: View): void {
     remainingMs === undefined ? 'no end' : span(remainingMs),
     waiters === undefined ? '?' : String(waiters),
   ])
-  const [head = '', ...lines] = table([['RESOURCE', 'HOLDER', 'TOKEN', 'SINCE', 'LEFT', 'WAITING'], ...rows])
-  output.line({ style: 'bold', text: head })
-  for (const text of lines) output.line(text)
+  printTable(output, [['RESOURCE', 'HOLDER', 'TOKEN', 'SINCE', 'LEFT', 'WAITING'], ...rows])
   if (resource !== undefined && permits === undefined) printLine(leases[0]?.line ?? [], output)
 }
 
@@ -121,7 +115,5 @@ function printLine(waiting: readonly InLine[], output: Output): void {
     whoIs(owner),
     since === undefined ? '?' : span(Math.max(nowMs - since, 0)),
   ])
-  const [head = '', ...lines] = table([['NEXT', 'WAITS', 'SINCE'], ...rows])
-  output.line({ style: 'bold', text: head })
-  for (const text of lines) output.line(text)
+  printTable(output, [['NEXT', 'WAITS', 'SINCE'], ...rows])
 }
