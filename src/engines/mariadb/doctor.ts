@@ -7,7 +7,6 @@ import { clockFindings, wrongTable } from '../shared/sql/findings.ts'
 import { inTime } from '../shared/in-time.ts'
 import { tableParts } from '../shared/sql/table-name.ts'
 import type { RunMariadb } from './client.ts'
-import { lackingColumns, tableShape } from '../shared/sql/table-shape.ts'
 import { MARIADB_COLUMNS, mariadbChange, mariadbSchema, quoted } from './statements.ts'
 
 export interface MariadbDoctorPlan {
@@ -145,11 +144,8 @@ async function table({ run, table, createTable }: MariadbDoctorPlan): Promise<Fi
       `Run ALTER TABLE ${name} ENGINE = InnoDB.`,
     )
   }
-  const shape = tableShape(row['columns'], MARIADB_COLUMNS)
-  if (shape !== 'right') {
-    const lacking = lackingColumns(row['columns'] ?? '', MARIADB_COLUMNS)
-    return wrongTable(report, name, lacking, shape === 'earlier' ? mariadbChange(table) : undefined)
-  }
+  const wrong = wrongTable(report, name, row['columns'], MARIADB_COLUMNS, mariadbChange(table))
+  if (wrong !== undefined) return wrong
   return report.ok('table', `The table ${name} is there.`, 'Its engine is InnoDB.')
 }
 

@@ -6,7 +6,6 @@ import { findings, sentence } from '../shared/findings.ts'
 import { clockFindings, wrongTable } from '../shared/sql/findings.ts'
 import { inTime } from '../shared/in-time.ts'
 import type { SqlQuery, SqlRow } from '../shared/sql/client.ts'
-import { lackingColumns, tableShape } from '../shared/sql/table-shape.ts'
 import { POSTGRES_COLUMNS, postgresChange, postgresSchema, quoted } from './statements.ts'
 import type { PostgresWakeups } from './wakeups.ts'
 
@@ -181,11 +180,8 @@ function table({ table, createTable }: PostgresDoctorPlan, facts: SqlRow): Findi
       `Run ALTER TABLE ${name} SET LOGGED.`,
     )
   }
-  const shape = tableShape(facts['columns'], POSTGRES_COLUMNS)
-  if (shape !== 'right') {
-    const lacking = lackingColumns(facts['columns'] ?? '', POSTGRES_COLUMNS)
-    return wrongTable(report, name, lacking, shape === 'earlier' ? postgresChange(table) : undefined)
-  }
+  const wrong = wrongTable(report, name, facts['columns'], POSTGRES_COLUMNS, postgresChange(table))
+  if (wrong !== undefined) return wrong
   const forbidden = ['select', 'insert', 'update'].filter((right) => facts[`may_${right}`] !== 'true')
   if (forbidden.length > 0) {
     return report.critical(

@@ -5,21 +5,19 @@ import { slotOf } from './slot.ts'
 /** How much goes into one call: a server takes a few microseconds for a step, and serves nobody else until the last one. */
 const MOST = { steps: 64, keys: 128 }
 
-/** Sends steps in one call. */
-export type Dispatch = (together: readonly Request[]) => void
-
 /**
  * What is asked of a node in one turn of the event loop goes out together at its end, in the order in which it was asked. A step
  * that is alone does not lose by that: its turn is over at once.
  */
 export class Turn {
-  readonly #dispatch: Dispatch
+  /** Sends steps in one call. */
+  readonly #dispatch: (together: readonly Request[]) => void
   readonly #isCluster: boolean
   /** Undefined where nothing was asked yet in this turn. */
   #waiting: Request[] | undefined
 
   /** On a Cluster, steps go together if their keys share a hash slot. */
-  constructor(isCluster: boolean, dispatch: Dispatch) {
+  constructor(isCluster: boolean, dispatch: (together: readonly Request[]) => void) {
     this.#isCluster = isCluster
     this.#dispatch = dispatch
   }

@@ -2,6 +2,7 @@ import type { Finding } from '../../../engine.ts'
 import { atLeast, checkClockSpeed, measureClock, offsetFound, type ClockPlan, type Interval } from '../clock-check.ts'
 import { findings, type Findings } from '../findings.ts'
 import { checkRoundTrip } from '../round-trip.ts'
+import { lackingColumns, tableShape } from './table-shape.ts'
 
 /** This far apart, tokens of a server that takes over after a failover may be behind those of the one before. */
 const FAR_MS = 60_000
@@ -38,10 +39,18 @@ function checkDistance(report: Findings, aheadMs: Interval): Finding {
   return report.note('clock', found, meaning, 'Set the clocks by NTP.')
 }
 
-/** A table that lacks columns. `change`: the statement that adds them, if it is a lease table of an earlier version. */
-export function wrongTable(report: Findings, name: string, lacking: readonly string[], change?: string): Finding {
-  const found = `The table ${name} does not have the columns ${lacking.join(', ')}.`
-  if (change === undefined) {
+/** A table that lacks columns; undefined where it has them all. `change`: the statement that adds them to one of an earlier version. */
+export function wrongTable(
+  report: Findings,
+  name: string,
+  there: string | null | undefined,
+  columns: readonly string[],
+  change: string,
+): Finding | undefined {
+  const shape = tableShape(there, columns)
+  if (shape === 'right') return undefined
+  const found = `The table ${name} does not have the columns ${lackingColumns(there ?? '', columns).join(', ')}.`
+  if (shape !== 'earlier') {
     const meaning = 'It is another table, or one of another version.'
     return report.critical('table', found, meaning, 'Choose another table with the option table.')
   }
