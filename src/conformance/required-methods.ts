@@ -173,7 +173,7 @@ export const REQUIRED: Cases = {
     assert.deepEqual(await collect(engine.inspect(resource)), [])
   },
   async 'inspect shows every resource of a lease, to other engines too'(fixture) {
-    const { one, two, lease } = await fixture.held({ resources: fixture.names(2) })
+    const { two, lease } = await fixture.held({ resources: fixture.names(2) })
     for (const resource of lease.resources) {
       const infos = await collect(two.inspect(resource))
       assert.deepEqual(

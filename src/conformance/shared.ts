@@ -14,8 +14,7 @@ export const SHARED: Cases = {
   },
   async 'a writer is refused while a reader holds, with a holder and a time after which to try again'(fixture) {
     const { two, lease, resources } = await fixture.held({ shared: true })
-    for (const waits of [false, true])
-      await fixture.refusedFor(lease.owner, two, fixture.request({ resources, waits }))
+    for (const waits of [false, true]) await fixture.refusedFor(lease.owner, two, fixture.request({ resources, waits }))
   },
   async 'readers are refused while a writer holds, with the holder and the time left'(fixture) {
     const { one, two, lease, resources } = await fixture.held()
@@ -258,7 +257,7 @@ export const SHARED: Cases = {
 /** What an engine does that has shared leases and a queue. */
 export const SHARED_IN_QUEUE: Cases = {
   async 'a reader in the queue is granted beside other readers'(fixture) {
-    const { one, two, lease } = await fixture.held({ shared: true })
+    const { two, lease } = await fixture.held({ shared: true })
     const request = fixture.request({ resources: lease.resources, shared: true })
     const { token } = await enqueue(fixture, two, request).granted()
     assert.ok(token >= lease.token, `expected ${lease.token} or more, got ${token}`)

@@ -45,7 +45,9 @@ export class Levels {
     const leases = { unit: '{lease}', description: 'Leases that are held.' }
     meter.createObservableUpDownCounter('ringfence.leases', leases).addCallback((result) => observe(result, 'leases'))
     const handOvers = { unit: '{handover}', description: 'Leases handed over within the process.' }
-    meter.createObservableCounter('ringfence.handovers', handOvers).addCallback((result) => observe(result, 'handOvers'))
+    meter
+      .createObservableCounter('ringfence.handovers', handOvers)
+      .addCallback((result) => observe(result, 'handOvers'))
   }
 
   /** Called when metrics are collected, before anything is read. */

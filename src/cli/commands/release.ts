@@ -18,8 +18,10 @@ export async function release(call: Call): Promise<number> {
     const all = await inspect(locks, resource)
     const holders = all.filter(({ offered }) => offered !== true)
     // By its owner, by what `status` shows of it, or by its label.
-    const names = (owner: string) => [owner, whoIs(owner), `${whoIs(owner)} (shared)`, ownerParts(owner).label]
-    const leases = holders.filter(({ owner }) => holder === undefined || names(owner).includes(holder))
+    const leases = holders.filter(({ owner }) => {
+      const names = [owner, whoIs(owner), `${whoIs(owner)} (shared)`, ownerParts(owner).label]
+      return holder === undefined || names.includes(holder)
+    })
     if (leases.length === 0) {
       const isFree = holders.length === 0
       const heir = isFree ? all[0] : undefined

@@ -132,7 +132,9 @@ async function runHeld(call: Call, holder: Holder, locks: Locks, plan: HeldPlan)
     const held = around ?? (lease === undefined ? undefined : heldBy(lease))
     // The owners of a pool's permits are in the error, and their ids are for machines.
     call.output.say(
-      held === undefined ? error.message.replaceAll(/\b[0-9a-f]{32}@/g, '') : `${waited ? `waited ${span(error.waitMs)}: ` : ''}${held}`,
+      held === undefined
+        ? error.message.replaceAll(/\b[0-9a-f]{32}@/g, '')
+        : `${waited ? `waited ${span(error.waitMs)}: ` : ''}${held}`,
     )
     return {
       outcome: waited ? 'timed out' : 'held',

@@ -5,7 +5,7 @@ import type { LockEvent } from '../../events.ts'
 import { ownerParts } from '../../owner.ts'
 import { Histories, labelOf, mark, noMarks, type Happened, type Marks } from './history.ts'
 import { livesOf } from './lives.ts'
-import type { History, HistoryEntry, HistoryType, LeaseChanges, LeaseRow, LineRow } from '../protocol.ts'
+import type { History, HistoryType, LeaseChanges, LeaseRow, LineRow } from '../protocol.ts'
 
 export interface KnownLease {
   readonly key: string

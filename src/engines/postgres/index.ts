@@ -5,7 +5,13 @@ import { shown } from '../../duration.ts'
 import type { Engine, Guarantees } from '../../engine.ts'
 import { systemRandom } from '../../random.ts'
 import { LeaseEngine } from '../shared/sql/lease-engine.ts'
-import { booleanOrThrow, TABLE_GUARANTEES, TABLE_OPTIONS, tableSettings, type TableOptions } from '../shared/sql/settings.ts'
+import {
+  booleanOrThrow,
+  TABLE_GUARANTEES,
+  TABLE_OPTIONS,
+  tableSettings,
+  type TableOptions,
+} from '../shared/sql/settings.ts'
 import { tableParts } from '../shared/sql/table-name.ts'
 import type { PostgresClient } from './client.ts'
 import { checkPostgres } from './doctor.ts'

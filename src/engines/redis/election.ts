@@ -323,7 +323,6 @@ const FAR_BEHIND = 8
 
 function suspectsLast({ nodes, suspects }: ElectionPlan): number[] {
   const least = Math.min(...nodes.map(({ unanswered }) => unanswered))
-  const rank = (index: number): number =>
-    Number(suspects.has(index) || nodes[index]!.unanswered - least > FAR_BEHIND)
+  const rank = (index: number): number => Number(suspects.has(index) || nodes[index]!.unanswered - least > FAR_BEHIND)
   return [...nodes.keys()].sort((a, b) => rank(a) - rank(b))
 }

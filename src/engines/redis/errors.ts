@@ -97,8 +97,10 @@ export function failureOf(
   { quorum, size }: { readonly quorum: number; readonly size: number },
 ): EngineError {
   const isMistake = failures.some(({ cause }) => cause instanceof SameServerError)
-  const isHopeless = (cause: Error): boolean => (cause instanceof NotSentError ? cause.permanent : isPermanent(cause))
-  const transient = !isMistake && failures.some(({ cause }) => !isHopeless(cause))
+  const isHopeless = failures.every(({ cause }) =>
+    cause instanceof NotSentError ? cause.permanent : isPermanent(cause),
+  )
+  const transient = !isMistake && !isHopeless
   const nodes = failures.map(({ node, cause }) => ({ node, cause: withRemedy(cause, resources) }))
   if (size > 1) return new QuorumError(resources, { quorum, size, nodes, transient })
   const [{ node, cause } = { node: 'the server', cause: new Error('no answer') }] = nodes

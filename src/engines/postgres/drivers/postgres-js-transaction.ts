@@ -130,7 +130,9 @@ class ConnectionTie {
       if (refused !== undefined) throw refused
       const last = given.at(-1)
       const [name, work] =
-        typeof last === 'function' ? [given.slice(0, -1), last as SavepointWork] : [[], (tx: PostgresJsTransaction) => tx(given[0], ...given.slice(1))]
+        typeof last === 'function'
+          ? [given.slice(0, -1), last as SavepointWork]
+          : [[], (tx: PostgresJsTransaction) => tx(given[0], ...given.slice(1))]
       const inside = async (inner: PostgresJsTransaction): Promise<unknown> => {
         const result = work(this.handOver(inner))
         return Array.isArray(result) ? Promise.all(result) : result

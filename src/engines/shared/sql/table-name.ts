@@ -9,8 +9,7 @@ const PART = /^[A-Za-z_][A-Za-z0-9_$]*$/
 /** The parts of `table` or `schema.table`, which are quoted as they are: upper case stays upper case. */
 export function tableParts(table: unknown): readonly string[] {
   const parts = typeof table === 'string' ? table.split('.') : []
-  const isName = (part: string): boolean => PART.test(part) && part.length <= LONGEST_NAME
-  if (parts.length < 1 || parts.length > 2 || !parts.every(isName)) {
+  if (parts.length < 1 || parts.length > 2 || !parts.every((part) => PART.test(part) && part.length <= LONGEST_NAME)) {
     throw new TypeError(
       `table: expected a name such as '${DEFAULT_TABLE}' or 'schema.${DEFAULT_TABLE}', of letters, digits, _ and $, got ${shown(table)}`,
     )
