@@ -109,19 +109,12 @@ export class Redlock<Client extends object = object> extends EventEmitter {
     const { hold, resources, value } = lockOrThrow(existing)
     if (existing.expiration < clock.wallMs()) throw new ExecutionError(EXPIRED, [])
     const startMs = clock.wallMs()
-    const { attempts } = await this.#execute(
-      'extend',
-      existing,
-      settings,
-      () => false,
-      async () => {
-        if (hold !== undefined) return hold.extend(duration).then(() => true, lossOrThrow)
-        const [answer] = await engine.extend([this.#ref(existing, duration)])
-        if (answer!.kind === 'unknown')
-          throw new EngineError(answer!.cause.message, resources, { cause: answer!.cause })
-        return answer!.kind === 'held' || new LeaseLostError(resources, 'stolen')
-      },
-    )
+    const { attempts } = await this.#execute('extend', existing, settings, isNever, async () => {
+      if (hold !== undefined) return hold.extend(duration).then(() => true, lossOrThrow)
+      const [answer] = await engine.extend([this.#ref(existing, duration)])
+      if (answer!.kind === 'unknown') throw new EngineError(answer!.cause.message, resources, { cause: answer!.cause })
+      return answer!.kind === 'held' || new LeaseLostError(resources, 'stolen')
+    })
     existing.expiration = 0
     const read = settingsOf(settings, this.settings)
     const expiration =
@@ -315,6 +308,10 @@ const RELEASE_TTL_MS = 10_000
 
 async function run<T>(routine: Routine<T>, signal: RedlockAbortSignal): Promise<T> {
   return routine(signal)
+}
+
+function isNever(): boolean {
+  return false
 }
 
 function lossOrThrow(error: unknown): LeaseLostError {
