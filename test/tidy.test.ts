@@ -184,9 +184,11 @@ describe('imports', () => {
     const core = [
       'arguments',
       'clock',
+      'deadlines',
       'diagnosis',
       'duration',
       'engine',
+      'engines/shared/in-time',
       'errors',
       'events',
       'lease',

@@ -7,8 +7,8 @@ export const DRIVER_BUGS: readonly Mutation[] = [
     'found by attacks: C',
     'subscriptions of node-redis',
     'src/engines/redis/drivers/node-redis-subscriber.js',
-    'unsubscribe: (channel) => copy.unsubscribe(channel, heard),',
-    'unsubscribe: (channel) => copy.unsubscribe(channel),',
+    'unsubscribe: (channel) => copy[unsubscribe](channel, heard),',
+    'unsubscribe: (channel) => copy[unsubscribe](channel),',
   ),
   mutation(
     'a subscriber connection that falls silent is never noticed',

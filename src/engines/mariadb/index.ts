@@ -1,9 +1,9 @@
 import { optionsOrThrow } from '../../arguments.ts'
 import { systemClock } from '../../clock.ts'
-import type { Engine } from '../../engine.ts'
+import type { Engine, Guarantees } from '../../engine.ts'
 import { systemRandom } from '../../random.ts'
 import { LeaseEngine } from '../shared/sql/lease-engine.ts'
-import { TABLE_GUARANTEES, TABLE_OPTIONS, tableSettings, type TableOptions } from '../shared/sql/settings.ts'
+import { TABLE_OPTIONS, tableSettings, type TableOptions } from '../shared/sql/settings.ts'
 import { recogniseMariadb, type MariadbLike } from './client.ts'
 import { checkMariadb } from './doctor.ts'
 import { MariadbSteps } from './steps.ts'
@@ -27,7 +27,7 @@ export function mariadb(client: MariadbLike, options: MariadbOptions = {}): Engi
   return new LeaseEngine({
     name: 'mariadb',
     identity: `mariadb:${table}`,
-    guarantees: TABLE_GUARANTEES,
+    guarantees: GUARANTEES,
     limits,
     clock,
     random,
@@ -38,4 +38,13 @@ export function mariadb(client: MariadbLike, options: MariadbOptions = {}): Engi
     end: () => wakeups.close(),
     check: (ttlMs) => checkMariadb({ run, clock, ttlMs, driftMs: limits.driftMs(ttlMs), table, createTable }),
   })
+}
+
+const GUARANTEES: Guarantees = {
+  exclusion: 'clocks within the drift allowance',
+  clock: 'the server',
+  token: 'a counter in the row of the resource, raised with the grant in one step and never below the server’s clock',
+  survives: { serverRestart: 'yes', lossOfServers: 0, failover: 'not promised' },
+  order: 'first come, first served in one process',
+  shared: true,
 }

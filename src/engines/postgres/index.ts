@@ -5,13 +5,7 @@ import { shown } from '../../duration.ts'
 import type { Engine, Guarantees } from '../../engine.ts'
 import { systemRandom } from '../../random.ts'
 import { LeaseEngine } from '../shared/sql/lease-engine.ts'
-import {
-  booleanOrThrow,
-  TABLE_GUARANTEES,
-  TABLE_OPTIONS,
-  tableSettings,
-  type TableOptions,
-} from '../shared/sql/settings.ts'
+import { booleanOrThrow, TABLE_OPTIONS, tableSettings, type TableOptions } from '../shared/sql/settings.ts'
 import { tableParts } from '../shared/sql/table-name.ts'
 import type { PostgresClient } from './client.ts'
 import { checkPostgres } from './doctor.ts'
@@ -154,6 +148,15 @@ function channelOf(parts: readonly string[]): string {
   const plain = parts.join('_')
   if (parts.length === 1 && /^[a-z0-9_]{1,63}$/.test(plain)) return plain
   return `ringfence_${createHash('sha256').update(parts.join('.')).digest('hex').slice(0, 32)}`
+}
+
+const TABLE_GUARANTEES: Guarantees = {
+  exclusion: 'clocks within the drift allowance',
+  clock: 'the server',
+  token: 'a counter in the row of the resource, raised with the grant in one step and never below the server’s clock',
+  survives: { serverRestart: 'yes', lossOfServers: 0, failover: 'not promised' },
+  order: 'first come, first served in one process',
+  shared: true,
 }
 
 const SESSION_GUARANTEES: Guarantees = {

@@ -1,6 +1,6 @@
 import type { Clock } from '../../../clock.ts'
 import { shown, type Duration } from '../../../duration.ts'
-import type { EngineLimits, Guarantees } from '../../../engine.ts'
+import type { EngineLimits } from '../../../engine.ts'
 import type { Random } from '../../../random.ts'
 import { driftOrThrow, LONGEST_TTL_MS, requestTimeoutOrThrow } from '../limits.ts'
 import { DEFAULT_TABLE, tableParts } from './table-name.ts'
@@ -29,15 +29,6 @@ export interface TableOptions {
 }
 
 export const TABLE_OPTIONS = ['table', 'createTable', 'requestTimeout', 'drift', 'clock', 'random']
-
-export const TABLE_GUARANTEES: Guarantees = {
-  exclusion: 'clocks within the drift allowance',
-  clock: 'the server',
-  token: 'a counter in the row of the resource, raised with the grant in one step and never below the server’s clock',
-  survives: { serverRestart: 'yes', lossOfServers: 0, failover: 'not promised' },
-  order: 'first come, first served in one process',
-  shared: true,
-}
 
 export interface TableSettings {
   readonly table: string
