@@ -28,7 +28,7 @@ const COMMAND = {
   ...LIBRARY,
   // What every verb needs; and what `run` and `elect` need besides.
   command:
-    /^cli\/(?!main|help|manual|listening|pauses|surroundings)[\w-]+\.ts$|^cli\/engines\/(address|connect|driver)\.ts$/,
+    /^cli\/(?!main|help|manual|interrupt|listening|pauses|surroundings)[\w-]+\.ts$|^cli\/engines\/(address|connect|driver)\.ts$/,
   child: /^cli\/child\//,
   // What the verbs need that serve a page.
   listening: /^cli\/listening\.ts$/,

@@ -75,9 +75,8 @@ async function call(line: CommandLine, verb: Verb): Promise<number> {
     const { reason } = signals.interrupted as { reason: unknown }
     exitCode = reason instanceof Interrupted ? reason.exitCode : report(error, output, line)
   }
-  // Ctrl-C on a terminal that is ours: our caller is to see that we died of it.
-  if (exitCode === signalCode('SIGINT') && process.stderr.isTTY && (await import('./child/launch.ts')).inForeground())
-    await signals.dieOfInterrupt()
+  if (exitCode === signalCode('SIGINT') && process.stderr.isTTY)
+    await (await import('./interrupt.ts')).dieIfInForeground(signals)
   return exitCode
 }
 
