@@ -1,6 +1,7 @@
 import { Duplex } from 'node:stream'
 import type { Wiring } from '../client.ts'
 import { Connection, type Request } from '../network.ts'
+import type { Seeded } from '../random.ts'
 import type { Reply } from '../redis.ts'
 import { CommandReader, encodeReply, Push } from './resp.ts'
 
@@ -24,6 +25,17 @@ interface Asked {
   replies: readonly Reply[] | undefined
 }
 
+/** Bytes that have come so far as this machine, and whose the last of them is. */
+interface Piece {
+  readonly bytes: Buffer
+  readonly last: Request | undefined
+  /** How long it is behind the piece before it. */
+  readonly behindMs: number
+}
+
+/** Which part of what arrives comes in pieces, how many these are at most, and how far apart: packets of one answer. */
+const PIECES = { part: 0.3, most: 4, apartMs: 3 }
+
 /** A TCP socket to a simulated server, as far as drivers use one: bytes in both directions, in any pieces. */
 export class SimSocket extends Duplex {
   connecting = true
@@ -31,6 +43,8 @@ export class SimSocket extends Duplex {
   readonly #tap: Wiretap
   readonly #reader = new CommandReader()
   #asked: Asked[] = []
+  readonly #cuts: Seeded
+  #pieces: Piece[] = []
   #connection: Connection | undefined
   #protocol: 2 | 3 = 2
   #idle = 0
@@ -39,6 +53,7 @@ export class SimSocket extends Duplex {
     super({ autoDestroy: true, emitClose: true })
     this.#wiring = wiring
     this.#tap = tap
+    this.#cuts = wiring.random.fork('pieces')
     this.#connect()
   }
 
@@ -86,7 +101,7 @@ export class SimSocket extends Duplex {
         }
         this.#connection = new Connection(network, process, server, random, {
           answered: (request, replies) => this.#answered(request, replies),
-          pushed: (channel, message) => void this.push(this.#encoded(new Push(['message', channel, message]))),
+          pushed: (channel, message) => this.#arrive(this.#encoded(new Push(['message', channel, message]))),
           closed: () => void this.destroy(Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' })),
         })
         this.#connection.endsSilence = true
@@ -119,7 +134,8 @@ export class SimSocket extends Duplex {
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {
     this.#idle++
     this.#connection?.close()
-    for (const { request } of this.#asked.splice(0)) this.#tap.lost(request)
+    const halves = this.#pieces.splice(0).flatMap(({ last = [] }) => last)
+    for (const request of [...halves, ...this.#asked.splice(0).map((one) => one.request)]) this.#tap.lost(request)
     done(error)
   }
 
@@ -159,10 +175,45 @@ export class SimSocket extends Duplex {
     asked.replies = replies
     while (this.#asked[0]?.replies !== undefined) {
       const first = this.#asked.shift()!
-      this.#tap.heard(first.request)
       const text = first.request.commands.map((command, at) => this.#reply(command, first.replies![at]!)).join('')
-      this.push(Buffer.from(text))
+      this.#arrive(text, first.request)
     }
+  }
+
+  /** Behind what has come before it, whole or cut anywhere. */
+  #arrive(text: string, request?: Request): void {
+    const bytes = Buffer.from(text)
+    const cuts = this.#cuts
+    const count = cuts.chance(PIECES.part) ? cuts.int(2, PIECES.most) : 1
+    const inner = Array.from({ length: count - 1 }, () => cuts.int(1, bytes.length - 1))
+    const places = [0, ...new Set(inner.sort((a, b) => a - b)), bytes.length]
+    const isIdle = this.#pieces.length === 0
+    for (const [index, end] of places.slice(1).entries()) {
+      const behindMs = index > 0 && cuts.chance(0.5) ? cuts.between(0, PIECES.apartMs) : 0
+      const last = index === places.length - 2 ? request : undefined
+      this.#pieces.push({ bytes: bytes.subarray(places[index], end), last, behindMs })
+    }
+    if (isIdle) this.#read()
+  }
+
+  #read(): void {
+    for (let piece = this.#pieces[0]; piece !== undefined; piece = this.#pieces[0]) {
+      if (piece.behindMs > 0) return this.#readLater(piece)
+      this.#pieces.shift()
+      if (piece.last !== undefined) this.#tap.heard(piece.last)
+      this.push(piece.bytes)
+    }
+  }
+
+  #readLater(piece: Piece): void {
+    const { network, process } = this.#wiring
+    network.time.after(piece.behindMs, () =>
+      process.enter(() => {
+        if (this.#pieces[0] !== piece) return
+        this.#pieces[0] = { ...piece, behindMs: 0 }
+        this.#read()
+      }),
+    )
   }
 
   #reply(command: readonly string[], reply: Reply): string {
