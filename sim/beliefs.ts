@@ -1,4 +1,4 @@
-import { LeaseLostError } from '../src/errors.ts'
+import type { LeaseLostError } from '../src/errors.ts'
 import type { Lease } from '../src/lease.ts'
 import type { History } from './history.ts'
 import type { Process } from './process.ts'
@@ -33,11 +33,9 @@ export class Beliefs {
     this.#history.add({ at, kind: 'holds', process: name, call, owner, token, resources, untilMs, ...shared })
     const aborts = (): void => {
       this.#history.add({ at: this.#process.nowMs, kind: 'signal', process: name, owner, token })
-      const { reason } = signal as { reason: unknown }
+      const { code, reason } = signal.reason as Partial<LeaseLostError>
       // Given back or handed off by the call itself: that is told by nothing else.
-      if (reason instanceof LeaseLostError && GIVEN_UP.has(reason.reason)) {
-        this.ends(owner, reason.reason)
-      }
+      if (code === 'LEASE_LOST' && GIVEN_UP.has(reason!)) this.ends(owner, reason!)
     }
     if (signal.aborted) aborts()
     else signal.addEventListener('abort', aborts)

@@ -3,10 +3,13 @@ import { Session } from 'node:inspector/promises'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Fault } from './nemesis.ts'
-import { pairsOf, type Totals } from './totals.ts'
+import { DIFFERENCES, pairsOf, type Totals } from './totals.ts'
 
-/** Every kind of fault that seeds have. Other scripts are for the runs that break one assumption alone. */
-const KINDS: Record<Exclude<Fault['kind'], 'alter'>, true> = {
+/**
+ * Every kind of fault that seeds have, and what clients may differ in. Other scripts are for the runs that break one assumption alone; those of
+ * an older version are no fault.
+ */
+const KINDS: Record<Exclude<Fault['kind'], 'alter'> | (typeof DIFFERENCES)[number], true> = {
   delay: true,
   'lose-request': true,
   'lose-reply': true,
@@ -32,6 +35,8 @@ const KINDS: Record<Exclude<Fault['kind'], 'alter'>, true> = {
   pause: true,
   'crash-process': true,
   'close-process': true,
+  'other nodes': true,
+  'other maxTtl': true,
 }
 
 /** Which kinds of faults, and which two of them, have happened in the same run. */

@@ -1,5 +1,6 @@
 import { CORPUS, planOf } from './corpus.ts'
 import { drawMore } from './draw-losses.ts'
+import { withExtras } from './extras.ts'
 import type { Fault } from './nemesis.ts'
 import { drawKinds, drawLeases, type Plan, type RealDriver } from './plan.ts'
 import { Seeded } from './random.ts'
@@ -9,7 +10,7 @@ export function drawPlan(seed: number | string): Plan {
   const drawn = drawWhat(seed)
   const plan = new Seeded(`lines ${seed}`).chance(0.06) ? withoutLines(drawn) : drawn
   const over = driverOf(seed)
-  return over === undefined ? plan : { ...plan, over }
+  return withExtras(over === undefined ? plan : { ...plan, over }, seed)
 }
 
 function driverOf(seed: number | string): RealDriver | undefined {

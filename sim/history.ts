@@ -56,7 +56,8 @@ export type HistoryEvent = { readonly at: number } & (
   | ({ readonly kind: 'read' } & Access)
   | ({ readonly kind: 'write' } & Access)
   | { readonly kind: 'pause'; readonly process: string; readonly untilMs: number }
-  | { readonly kind: 'start'; readonly process: string }
+  /** `isOlder`: with an older version of the library. */
+  | { readonly kind: 'start'; readonly process: string; readonly isOlder?: true }
   | { readonly kind: 'crash'; readonly process: string }
   /** Its locks begin to close, and are closed; what was handed to the driver by then may still be sent. */
   | { readonly kind: 'closing'; readonly process: string }
@@ -97,6 +98,24 @@ export type HistoryEvent = { readonly at: number } & (
   | ({ readonly kind: 'effect'; readonly ran: boolean; readonly keepMs: number } & Effect)
   /** What the caller got: the result of the run that counts, and whether that was its own. */
   | ({ readonly kind: 'told'; readonly ran: boolean; readonly asked: string } & Effect)
+  /** What is recorded of a run of `once`. */
+  | {
+      readonly kind: 'run'
+      readonly process: string
+      readonly owner: string
+      readonly resource: string
+      readonly outcome: 'began' | 'done' | 'failed' | 'lost'
+    }
+  /** What `inspect` has found in the time since then. */
+  | {
+      readonly kind: 'inspected'
+      readonly process: string
+      readonly fromMs: number
+      readonly resources: readonly string[]
+      readonly owners: readonly string[]
+    }
+  /** A call of the guard of objects has told its caller what it wrote. */
+  | ({ readonly kind: 'counted'; readonly resource: string; readonly value: number } & Holder & OfObjects)
   /** No node has a trace of having been in use; and one has again. */
   | { readonly kind: 'blank' }
   | { readonly kind: 'stamped' }
@@ -160,11 +179,18 @@ interface Message {
 }
 
 interface Access extends Holder {
-  readonly store: 'guarded' | 'unguarded'
+  readonly store: 'guarded' | 'unguarded' | 'objects'
   readonly resource: string
   readonly base: number
   readonly value: number
   readonly accepted: boolean
+  /** Of objects: the call of the guard that it is a part of. */
+  readonly call?: number
+}
+
+interface OfObjects {
+  readonly store: 'objects'
+  readonly call: number
 }
 
 interface Effect {

@@ -32,6 +32,17 @@ export interface Plan {
   readonly readers?: number
   /** Which kinds of locks the calls are for, besides exclusive and shared leases. Default none. */
   readonly kinds?: KindsPlan
+  /** Holders also count in an object storage. Default not. */
+  readonly objects?: ObjectsPlan
+  /** Callers also look (`inspect`, `check`, `probe`), write notes, and have runs of `once` recorded. Default not. */
+  readonly looks?: boolean
+}
+
+export interface ObjectsPlan {
+  /** Where the guard keeps its fence; in the body, the storage makes its ETags of that alone. */
+  readonly fenceIn: 'header' | 'body'
+  /** Which part of the answers gets lost on its way, so that the transport sends the request again. */
+  readonly lostAnswers: number
 }
 
 export interface KindsPlan {
@@ -76,6 +87,8 @@ export interface ProcessPlan {
   readonly maxTtlMs?: number
   /** If it knows of fewer permits than there are. */
   readonly permits?: number
+  /** It runs the library as it was at the commit that `older.ts` names. */
+  readonly isOlder?: boolean
 }
 
 /**

@@ -180,8 +180,11 @@ export class Redis {
         if (key.endsWith('stats')) return '# Commandstats\r\nunexpected_error_replies:0\r\n'
         if (key === 'replication') return `# Replication\r\nrole:master\r\nmaster_replid2:${formerId}\r\n`
         const uptime = Math.floor(this.#clock() / 1000) - Math.floor(this.settings.startedMs / 1000)
-        return `# Server\r\nrun_id:${this.settings.runId}\r\nuptime_in_seconds:${uptime}\r\n`
+        const server = `# Server\r\nrun_id:${this.settings.runId}\r\nuptime_in_seconds:${uptime}\r\n`
+        return key === '' ? `${server}# Replication\r\nrole:master\r\n` : server
       }
+      case 'role':
+        return ['master', 0, []]
       case 'hget':
         return this.#hash(key).get(value) ?? null
       case 'hmget':
@@ -201,6 +204,9 @@ export class Redis {
         this.set(key, { value: [...(list as readonly string[]), value], expiresMs: Infinity })
         return list.length + 1
       }
+      // All keys in one page: a cursor says nothing about what is promised.
+      case 'scan':
+        return ['0', this.#matching(args)]
       case 'zadd':
       case 'zrem':
       case 'zrange':
@@ -216,12 +222,16 @@ export class Redis {
 
   #refuse(name: string, key: string): void {
     if (this.denied.size === 0) return
-    if (this.denied.has('publish') && name === 'publish')
-      throw new ServerError('NOPERM this user has no permissions to access one of the channels used as arguments')
-    if (this.denied.has('stamp') && key === STAMP_KEY)
-      throw new ServerError('NOPERM this user has no permissions to access one of the keys used as arguments')
+    if (this.#isDenied(name, key)) {
+      const what = name === 'publish' ? 'channels' : 'keys'
+      throw new ServerError(`NOPERM this user has no permissions to access one of the ${what} used as arguments`)
+    }
     if (this.denied.has('memory') && !this.#hasWritten && GROWING.has(name))
       throw new ServerError("OOM command not allowed when used memory > 'maxmemory'.")
+  }
+
+  #isDenied(name: string, key: string): boolean {
+    return (this.denied.has('publish') && name === 'publish') || (this.denied.has('stamp') && key === STAMP_KEY)
   }
 
   #text(key: string): string | null {
@@ -312,7 +322,20 @@ export class Redis {
         },
       ],
       ['error_reply', (message: LuaValue) => new LuaTable([['err', message]])],
+      [
+        'acl_check_cmd',
+        (...args: LuaValue[]) => {
+          const [name, key = ''] = args.map(argument)
+          return !this.#isDenied(name!.toLowerCase(), key) && !(this.denied.has('line') && key.startsWith(LINE_KEYS))
+        },
+      ],
     ])
+  }
+
+  #matching([, match = '', pattern = '']: readonly string[]): readonly string[] {
+    if (match.toUpperCase() !== 'MATCH' || !/^[\w:{]+\*$/.test(pattern))
+      throw new Error(`not modelled: SCAN … ${pattern}`)
+    return [...this.keys.keys()].filter((key) => key.startsWith(pattern.slice(0, -1)) && this.get(key) !== undefined)
   }
 
   #evaluate(program: Program | undefined, [, count = '0', ...rest]: readonly string[]): Reply {

@@ -3,6 +3,7 @@ import type { Wire } from './client.ts'
 import { settled } from '../src/clock.ts'
 import type { Lease } from '../src/lease.ts'
 import type { Verdict } from './history.ts'
+import type { Library } from './library.ts'
 import { namesOf, POOL, type Plan } from './plan.ts'
 import { World } from './world.ts'
 
@@ -18,10 +19,10 @@ const LATE_MS = { redlock: 5_000, redis: 1_500 }
 const SETTLE_MS = 500
 
 /** Runs a plan: the workload among faults, then everything heals, everyone gets a last turn, and all is closed. */
-export async function run(plan: Plan, wire?: Wire): Promise<Outcome> {
+export async function run(plan: Plan, wire?: Wire, older?: Library): Promise<Outcome> {
   // A run is one long chain of microtasks: here the event loop has its turn.
   await settled()
-  const world = new World(plan, wire)
+  const world = new World(plan, wire, older)
   const { time, history, workloads } = world
   history.add({ at: 0, kind: 'setup', ...setupOf(plan) })
   for (const [index, workload] of workloads.entries()) workload.start(plan.processes[index]!.tasks)

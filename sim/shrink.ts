@@ -1,5 +1,5 @@
 import { failed } from './checkers/all.ts'
-import type { Plan } from './plan.ts'
+import type { Plan, ProcessPlan } from './plan.ts'
 import { play } from './play.ts'
 import type { Outcome } from './run.ts'
 
@@ -51,11 +51,16 @@ function simpler(plan: Plan): ((plan: Plan) => Plan)[] {
   if (plan.over !== undefined) changes.push((plan) => ({ ...plan, over: undefined }))
   if (plan.leaveFrozen !== undefined) changes.push((plan) => ({ ...plan, leaveFrozen: undefined }))
   if (plan.resources.length > 1) changes.push((plan) => ({ ...plan, resources: plan.resources.slice(0, 1) }))
-  for (const index of plan.processes.keys()) {
-    changes.push((plan) => ({
+  if (plan.looks === true) changes.push((plan) => ({ ...plan, looks: false }))
+  if (plan.objects !== undefined) changes.push(({ objects: _objects, ...rest }) => rest)
+  const inProcess = (index: number, change: Partial<ProcessPlan>): void =>
+    void changes.push((plan) => ({
       ...plan,
-      processes: plan.processes.map((process, at) => (at === index ? { ...process, tasks: 1 } : process)),
+      processes: plan.processes.map((process, at) => (at === index ? { ...process, ...change } : process)),
     }))
+  for (const [index, { isOlder }] of plan.processes.entries()) {
+    inProcess(index, { tasks: 1 })
+    if (isOlder === true) inProcess(index, { isOlder: false })
   }
   return changes
 }

@@ -1,15 +1,29 @@
 import { STAMP_KEY } from '../src/engines/redis/keys.ts'
-import { CONFIRM, EXTEND, HAND_OVER, INSPECT, READER, RELEASE } from '../src/engines/redis/scripts.ts'
 import { SHARED } from '../src/engines/redis/readers-lua.ts'
+import { CURRENT, type Library } from './library.ts'
 import type { StepInWords } from './network.ts'
 import { ServerError, type Reply } from './redis.ts'
 
-const SCRIPTS = [CONFIRM, EXTEND, HAND_OVER, INSPECT, RELEASE, ...Object.values(READER)]
-const NAMES = new Map(SCRIPTS.map(({ sha, name }) => [sha, name]))
-const TEXTS = new Map(SCRIPTS.map(({ text, name }) => [text, name]))
+/** Its scripts by their hashes and by their texts. */
+export class ScriptNames {
+  readonly bySha: ReadonlyMap<string, string>
+  readonly byText: ReadonlyMap<string, string>
 
-/** What a call of the engine is, step by step. */
-export function inWords(commands: readonly (readonly string[])[], nextId: () => number): readonly StepInWords[] {
+  constructor({ scripts: { CONFIRM, EXTEND, HAND_OVER, INSPECT, RELEASE, READER } }: Library) {
+    const all = [CONFIRM, EXTEND, HAND_OVER, INSPECT, RELEASE, ...Object.values(READER)]
+    this.bySha = new Map(all.map(({ sha, name }) => [sha, name]))
+    this.byText = new Map(all.map(({ text, name }) => [text, name]))
+  }
+}
+
+const CURRENT_NAMES = new ScriptNames(CURRENT)
+
+/** What a call of the engine is, step by step. `names`: those of the library that has made it. */
+export function inWords(
+  commands: readonly (readonly string[])[],
+  nextId: () => number,
+  names: ScriptNames = CURRENT_NAMES,
+): readonly StepInWords[] {
   const [name = '', first = '', keys = '0', ...rest] = commands[0]!
   const step = (what: string, owner = '', former = ''): StepInWords => ({
     id: nextId(),
@@ -19,10 +33,12 @@ export function inWords(commands: readonly (readonly string[])[], nextId: () => 
   })
   if (name !== 'EVALSHA' && name !== 'EVAL') return [step(`${name} ${first}`.slice(0, 40))]
   if (rest[0] === STAMP_KEY) return [step('stamp')]
+  // The doctor's question: what this user may do.
+  if (keys === '0') return [step('rights')]
   const args = rest.slice(Number(keys))
   // Shorter than any of the engine's: a script of somebody who locks by hand.
   if (name === 'EVAL' && args.length === 1) return [step('EVAL', args[0])]
-  const what = (name === 'EVALSHA' ? NAMES : TEXTS).get(first) ?? 'acquire'
+  const what = (name === 'EVALSHA' ? names.bySha : names.byText).get(first) ?? 'acquire'
   const [owner = '', next = '', , other = ''] = args
   switch (what) {
     case 'inspect':

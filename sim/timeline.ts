@@ -120,6 +120,12 @@ function lineOf(event: HistoryEvent, names: Names): Line | undefined {
       )
     case 'told':
       return line(event.process, `gets the result of the effect ${event.key}: ${event.value}`, 'store')
+    case 'counted':
+      return line(
+        event.process,
+        `gets the result of its write to the object ${event.resource}: ${event.value}`,
+        'store',
+      )
     case 'until':
       return line(
         event.process,
@@ -160,8 +166,11 @@ function lineOf(event: HistoryEvent, names: Names): Line | undefined {
     case 'shut':
     case 'stamped':
     case 'unnested':
-    case 'start':
+    case 'run':
+    case 'inspected':
       return undefined
+    case 'start':
+      return event.isOlder === true ? line(event.process, 'begins, with an older version', 'lease') : undefined
   }
 }
 

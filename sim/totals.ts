@@ -1,5 +1,5 @@
 import { lostUpdates } from './checkers/guard.ts'
-import { POOL } from './plan.ts'
+import { POOL, type Plan } from './plan.ts'
 import type { Outcome } from './run.ts'
 
 /** What a number of runs came to. */
@@ -7,6 +7,8 @@ export interface Totals {
   seeds: number
   /** Seeds that ran with a real driver. */
   withDriver: number
+  /** Seeds in which some processes were of an older version; holders counted in objects, too; and callers looked, too. */
+  with: { older: number; objects: number; looks: number }
   sections: number
   /** Sections that were shared. */
   shared: number
@@ -27,6 +29,7 @@ export function noTotals(): Totals {
   return {
     seeds: 0,
     withDriver: 0,
+    with: { older: 0, objects: 0, looks: 0 },
     sections: 0,
     shared: 0,
     kinds: { permits: 0, adopted: 0, joined: 0, effects: 0 },
@@ -44,6 +47,9 @@ export function addRun(totals: Totals, { plan, world, verdicts }: Outcome): void
   const { history } = world
   totals.seeds++
   if (plan.over !== undefined) totals.withDriver++
+  if (plan.processes.some(({ isOlder }) => isOlder)) totals.with.older++
+  if (plan.objects !== undefined) totals.with.objects++
+  if (plan.looks === true) totals.with.looks++
   totals.sections += history.of('holds').length
   totals.shared += history.of('holds').filter(({ shared }) => shared).length
   const { kinds } = totals
@@ -52,8 +58,9 @@ export function addRun(totals: Totals, { plan, world, verdicts }: Outcome): void
   kinds.joined += history.of('nested').filter(({ outcome }) => outcome === 'joined').length
   kinds.effects += history.of('effect').filter(({ ran }) => ran).length
   totals.events += history.events.length
-  for (const { name } of history.of('fault')) totals.faults[name] = (totals.faults[name] ?? 0) + 1
-  const names = [...new Set(history.of('fault').map(({ name }) => name))]
+  const happened = [...history.of('fault').map(({ name }) => name), ...differences(plan)]
+  for (const name of happened) totals.faults[name] = (totals.faults[name] ?? 0) + 1
+  const names = [...new Set(happened)]
   for (const pair of pairsOf(names)) totals.pairs[pair] = (totals.pairs[pair] ?? 0) + 1
   for (const { checker, verdict } of verdicts) {
     const counts = (totals.verdicts[checker] ??= { true: 0, false: 0, unknown: 0 })
@@ -62,6 +69,16 @@ export function addRun(totals: Totals, { plan, world, verdicts }: Outcome): void
   totals.unguardedLosses += lostUpdates(history, 'unguarded').length
   totals.refusedWrites += history.of('write', 'read').filter(({ accepted }) => !accepted).length
   if (verdicts.some(({ verdict }) => verdict === 'false')) totals.failedSeeds.push(plan.seed)
+}
+
+/** What is wrong from the beginning: clients that differ in what all must have alike. */
+export const DIFFERENCES = ['other nodes', 'other maxTtl'] as const
+
+function differences({ processes }: Plan): readonly string[] {
+  return processes.flatMap(({ nodes, maxTtlMs }) => [
+    ...(nodes === undefined ? [] : [DIFFERENCES[0]]),
+    ...(maxTtlMs === undefined ? [] : [DIFFERENCES[1]]),
+  ])
 }
 
 /** Each two of them, whichever comes first. */
@@ -81,6 +98,7 @@ export function addBrokenRun(totals: Totals, seed: string): void {
 export function merge(into: Totals, other: Totals): void {
   into.seeds += other.seeds
   into.withDriver += other.withDriver
+  for (const what of ['older', 'objects', 'looks'] as const) into.with[what] += other.with[what]
   into.sections += other.sections
   into.shared += other.shared
   for (const kind of ['permits', 'adopted', 'joined', 'effects'] as const) into.kinds[kind] += other.kinds[kind]
@@ -101,7 +119,7 @@ export function printTotals(totals: Totals): string {
   const faults = Object.entries(totals.faults).sort(([, a], [, b]) => b - a)
   const injected = faults.reduce((sum, [, count]) => sum + count, 0)
   return [
-    `${totals.seeds} seeds (${totals.withDriver} with a real driver), ${totals.sections} leases (${totals.shared} shared), ${totals.events} events, ${injected} faults`,
+    `${totals.seeds} seeds (${totals.withDriver} with a real driver, ${totals.with.older} with an older version, ${totals.with.objects} with objects, ${totals.with.looks} with looks), ${totals.sections} leases (${totals.shared} shared), ${totals.events} events, ${injected} faults`,
     `${totals.kinds.permits} permits, ${totals.kinds.adopted} adopted, ${totals.kinds.joined} joined, ${totals.kinds.effects} effects`,
     `faults: ${faults.map(([name, count]) => `${name} ${count}`).join(', ') || 'none'}`,
     `lost updates: ${totals.unguardedLosses} without the guard; ${totals.refusedWrites} stale accesses refused by it`,

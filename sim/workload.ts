@@ -1,10 +1,12 @@
-import { EngineError, HeldError, LeaseLostError, WaitTimeoutError } from '../src/errors.ts'
+import type { EngineError } from '../src/errors.ts'
 import type { LockEvent } from '../src/events.ts'
 import { sleep } from '../src/clock.ts'
 import type { Lease } from '../src/lease.ts'
 import type { Locks } from '../src/locks.ts'
+import type { RunLog } from '../src/runs.ts'
 import { Beliefs } from './beliefs.ts'
 import type { History } from './history.ts'
+import type { ObjectStorage } from './objects.ts'
 import { Kinds, type KindsParts } from './kinds.ts'
 import type { Process } from './process.ts'
 import type { Seeded } from './random.ts'
@@ -51,6 +53,11 @@ export class Workload {
   readonly #lastId: () => number
   readonly #beliefs: Beliefs
   readonly #readers: Seeded
+  readonly #objects: ObjectStorage | undefined
+  /** Whether they look at what there is, and say what they do. */
+  readonly #looks: { readonly runs: RunLog; readonly random: Seeded } | undefined
+  readonly #counts: Seeded
+  #counted = 0
   isStopping = false
   isClosed = false
   running = 0
@@ -66,6 +73,8 @@ export class Workload {
       calls: Counter
       lastId: () => number
       kinds?: Pick<KindsParts, 'plan' | 'permits' | 'tickets' | 'guard'>
+      objects?: ObjectStorage
+      looks?: { readonly runs: RunLog }
     },
   ) {
     this.process = process
@@ -74,6 +83,9 @@ export class Workload {
     this.#store = parts.store
     this.#random = parts.random
     this.#readers = parts.random.fork('readers')
+    this.#objects = parts.objects
+    this.#looks = parts.looks && { ...parts.looks, random: parts.random.fork('looks') }
+    this.#counts = parts.random.fork('counts')
     this.#terms = parts.terms
     this.#leastTtlMs = parts.terms.leastTtlMs ?? LEAST_TTL_MS
     this.#calls = parts.calls
@@ -146,7 +158,9 @@ export class Workload {
       renew: random.chance(0.8),
       ...maxHold,
       ...(callsAll && manner.chance(0.2) ? { onDoubt: 'stop' as const } : {}),
+      ...this.#note(),
     }
+    if (this.#looks?.random.chance(0.2) === true) await this.#look(this.#looks.random)
     if (callsAll && random.chance(0.15)) return this.#once(random.pick(resources), random)
     if (callsAll && random.chance(0.15)) return this.#elect(random.pick(resources), options, random)
     const shared = readers > 0 && this.#readers.chance(readers)
@@ -169,6 +183,30 @@ export class Workload {
     if (lease !== undefined) await this.section(lease, random)
   }
 
+  #note(): { note?: string } {
+    return this.#looks?.random.chance(0.3) === true ? { note: `call ${this.#calls.next}` } : {}
+  }
+
+  /** As people and dashboards do it. */
+  async #look(random: Seeded): Promise<void> {
+    const { locks, process } = this
+    const { resources } = this.#terms
+    const name = random.chance(0.5) ? random.pick(resources) : undefined
+    const looks = [
+      async () => {
+        const fromMs = process.nowMs
+        const owners: string[] = []
+        for await (const { owner } of locks.inspect(name)) owners.push(owner)
+        const { nowMs: at, name: by } = process
+        const seen = name === undefined ? resources : [name]
+        this.#history.add({ at, kind: 'inspected', process: by, fromMs, resources: seen, owners })
+      },
+      () => locks.probe(),
+      () => locks.check(),
+    ]
+    await random.pick(looks)().catch(ignoreLoss)
+  }
+
   enoughAfter(ms: number): AbortSignal {
     const controller = new AbortController()
     void sleep(this.process, ms).then(() => controller.abort(new Error('enough')))
@@ -179,7 +217,8 @@ export class Workload {
     const { ttlMs, maxTtlMs } = this.#terms
     const atLeastMs = random.pick([0, Math.round(random.between(0.05, 1) * maxTtlMs)])
     const atMost = random.chance(0.3) ? { atMost: atLeastMs + Math.round(random.between(1, 2 * ttlMs)) } : {}
-    const options = { atLeast: atLeastMs, ttl: ttlMs, ...atMost }
+    const runs = this.#looks?.random.chance(0.7) === true ? { runs: this.#looks.runs } : {}
+    const options = { atLeast: atLeastMs, ttl: ttlMs, ...atMost, ...runs, ...this.#note() }
     const job = async (lease: Lease, work: (lease: Lease) => Promise<void>): Promise<void> => {
       const { nowMs: at, name: process } = this.process
       this.#history.add({
@@ -285,7 +324,13 @@ export class Workload {
     const { ttlMs, maxTtlMs, callsAll, lingers } = this.#terms
     const isCareful = random.chance(0.5)
     for (let round = random.pick([0, 1, 1, 2, 3]); round > 0 && lease.held; round--) {
-      for (const resource of lease.resources) await this.#count(lease, resource, random, isCareful)
+      for (const resource of lease.resources) {
+        // Those that are not refused by the other stores before are the stale ones, most of all.
+        const first = this.#counts.chance(0.5)
+        if (first) await this.#countObjects(lease, resource)
+        await this.#count(lease, resource, random, isCareful)
+        if (!first) await this.#countObjects(lease, resource)
+      }
       const otherMs = callsAll ? Math.round(random.between(this.#leastTtlMs, maxTtlMs)) : ttlMs
       if (random.chance(0.1) && extendsIt) await lease.extend(otherMs).catch(ignoreLoss)
       await sleep(this.process, random.pick([0, random.between(0, 30), random.chance(0.2) ? ttlMs : 1]))
@@ -313,6 +358,11 @@ export class Workload {
       await this.#store.write(this.process, random, store, resource, writer, value + 1)
     }
   }
+
+  async #countObjects(lease: Lease, resource: string): Promise<void> {
+    if (this.#objects === undefined || lease.shared) return
+    await this.#objects.count(this.process, lease, resource, this.#counts.fork(++this.#counted))
+  }
 }
 
 /** A lease that is lost, or an outcome that stays unknown, is part of the game. Anything else is not. */
@@ -320,11 +370,14 @@ export function ignoreLoss(error: unknown): undefined {
   outcomeOf(error)
 }
 
+const OUTCOMES: Readonly<Record<string, string>> = { WAIT_TIMEOUT: 'timed out', HELD: 'held', LEASE_LOST: 'lost' }
+
 export function outcomeOf(error: unknown): string {
-  if (error instanceof WaitTimeoutError) return 'timed out'
-  if (error instanceof HeldError) return 'held'
-  if (error instanceof LeaseLostError) return 'lost'
-  if (error instanceof EngineError) return error.transient ? 'no quorum' : 'closed'
-  if (error instanceof Error && error.message === 'enough') return 'aborted'
+  // By their codes: those of an older version are of other classes.
+  const { code, transient, message } = error as Partial<Pick<EngineError, 'transient' | 'message'>> & { code?: string }
+  if (code === 'ENGINE' || code === 'QUORUM') return transient === true ? 'no quorum' : 'closed'
+  const outcome = OUTCOMES[code ?? '']
+  if (outcome !== undefined) return outcome
+  if (message === 'enough') return 'aborted'
   throw error
 }

@@ -1,5 +1,3 @@
-import { createLocks } from '../src/index.ts'
-import { redis, redlock } from '../src/engines/redis/index.ts'
 import { resourceKeys, STAMP_KEY } from '../src/engines/redis/keys.ts'
 import { SHARED } from '../src/engines/redis/readers-lua.ts'
 import { SimClient, type Wire, type Wired } from './client.ts'
@@ -7,14 +5,17 @@ import { MachineClock, Time } from './clock.ts'
 import { EffectStore } from './effects.ts'
 import { History } from './history.ts'
 import type { Tickets } from './kinds.ts'
+import { CURRENT, type Library } from './library.ts'
 import { Nemesis, type Fault } from './nemesis.ts'
 import { Network } from './network.ts'
+import { ObjectStorage } from './objects.ts'
 import type { Plan } from './plan.ts'
 import { Process } from './process.ts'
 import { Seeded } from './random.ts'
+import { runLog } from './run-log.ts'
 import { Server } from './server.ts'
 import { SortedSet } from './sorted-set.ts'
-import { inWords, partOf } from './steps-in-words.ts'
+import { inWords, partOf, ScriptNames } from './steps-in-words.ts'
 import { Store } from './store.ts'
 import { Workload, type Counter } from './workload.ts'
 
@@ -39,17 +40,22 @@ export class World {
   readonly #calls: Counter = { next: 1 }
   readonly #tickets: Tickets = []
   readonly #effects: EffectStore
+  readonly #objects: ObjectStorage | undefined
   readonly #wire: Wire
+  readonly #older: { readonly library: Library; readonly names: ScriptNames } | undefined
   #ids = 0
   #isBlank = false
 
-  constructor(plan: Plan, wire: Wire = (wiring) => new SimClient(wiring)) {
+  /** `older`: what the processes have that are of an older version. */
+  constructor(plan: Plan, wire: Wire = (wiring) => new SimClient(wiring), older?: Library) {
     this.plan = plan
     this.#wire = wire
+    this.#older = older && { library: older, names: new ScriptNames(older) }
     this.random = new Seeded(`run ${plan.seed}`)
     this.network = new Network(this.time, plan.latency)
     this.store = new Store(this.network, this.history)
     this.#effects = new EffectStore(this.network, this.history, this.random.fork('effects'))
+    this.#objects = plan.objects && new ObjectStorage(this.network, this.history, plan.objects)
     this.servers = plan.nodes.map((node, index) => {
       const clock = new MachineClock(this.time, { ...node, monotonicMs: 86_400_000 })
       const options = {
@@ -120,10 +126,12 @@ export class World {
       maxTtlMs = plan.maxTtlMs,
       callsAll = false,
       lingers = false,
+      isOlder = false,
     } = plan.processes[index]!
+    const { library, names } = isOlder ? this.#older! : { library: CURRENT, names: undefined }
     const ttlMs = Math.min(plan.ttlMs, maxTtlMs)
     const name = life === 0 ? `p${index}` : `p${index}.${life}`
-    this.history.add({ at: time.nowMs, kind: 'start', process: name })
+    this.history.add({ at: time.nowMs, kind: 'start', process: name, ...(isOlder ? { isOlder } : {}) })
     const random = this.random.fork(`process ${name}`)
     const process = new Process(name, time, new MachineClock(time, { rate, aheadMs }), random.fork('timers'))
     const clients = this.servers.map((server) =>
@@ -134,7 +142,7 @@ export class World {
         random: random.fork(server.name),
         driver,
         ...(pool === undefined ? {} : { pool }),
-        describe: (commands) => ({ steps: inWords(commands, () => ++this.#ids) }),
+        describe: (commands) => ({ steps: inWords(commands, () => ++this.#ids, names) }),
         sent: ({ steps }, node, again) => {
           const at = process.nowMs
           for (const step of steps) this.history.add({ at, kind: 'send', ...step, process: name, node, again })
@@ -154,11 +162,16 @@ export class World {
         },
       }),
     )
+    // An older version drew none for a single node.
     const own = { clock: process, random: random.fork('epochs') }
     const engine =
       plan.engine === 'redis'
-        ? redis(clients[0]!.redis, { ...own, replicas: plan.replicas, within: 20 })
-        : redlock(
+        ? library.redis(clients[0]!.redis, {
+            ...(isOlder ? { clock: process } : own),
+            replicas: plan.replicas,
+            within: 20,
+          })
+        : library.redlock(
             (nodes?.map((node) => clients[node]!) ?? clients).map((client) => client.redis),
             { ...own, maxTtl: maxTtlMs, restart: plan.restart },
           )
@@ -170,7 +183,7 @@ export class World {
       queueMicrotask(() => workload.shortened())
       return extend(leases)
     }
-    const locks = createLocks(engine, {
+    const locks = library.createLocks(engine, {
       ttl: ttlMs,
       label: name,
       clock: process,
@@ -191,6 +204,10 @@ export class World {
               guard: this.#effects.guard(process, random.fork('effects'), driver),
             },
           }),
+      ...(this.#objects === undefined ? {} : { objects: this.#objects }),
+      ...(plan.looks === true
+        ? { looks: { runs: runLog(this.network, this.history, process, random.fork('runs')) } }
+        : {}),
       terms: { resources: plan.resources, ttlMs, maxTtlMs, callsAll, lingers, readers: plan.readers ?? 0 },
       calls: this.#calls,
       lastId: () => this.#ids,

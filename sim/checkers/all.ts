@@ -4,6 +4,7 @@ import { effects } from './effects.ts'
 import { exclusion } from './exclusion.ts'
 import { guardedStore } from './guard.ts'
 import { closed } from './closed.ts'
+import { inspection } from './inspection.ts'
 import { calm, cleanUp, leaks, timeToLive } from './leftovers.ts'
 import { manners } from './manners.ts'
 import { nesting } from './nesting.ts'
@@ -31,6 +32,7 @@ const CHECKERS: readonly ((history: History) => Verdict)[] = [
   adoption,
   nesting,
   effects,
+  inspection,
 ]
 
 /** Every checker's word on a history, from the history alone. */

@@ -16,6 +16,8 @@ function shortest(ms: number): number {
 export function once(history: History): Verdict {
   const checker = 'once'
   const jobs = history.of('once')
+  const record = wrongRecord(history)
+  if (record !== undefined) return { checker, verdict: 'false', ...record }
   if (jobs.length === 0) return { checker, verdict: 'unknown', why: 'no job was run once' }
   for (const { at, process, owner, resource, atLeastMs, ttlMs } of jobs) {
     const isSet = history.of('rests').some((rest) => rest.owner === owner && rest.isSet)
@@ -35,4 +37,22 @@ export function once(history: History): Verdict {
     return { checker, verdict: 'false', why, at: next.at, owners: [owner, next.owner] }
   }
   return { checker, verdict: 'true' }
+}
+
+/** A run is recorded once as begun and once as ended, and as done only if its job has begun. */
+function wrongRecord(history: History): { why: string; at: number; owners: readonly string[] } | undefined {
+  const begun = new Set(history.of('once').map(({ owner }) => owner))
+  const recorded = new Set<string>()
+  for (const { at, process, owner, resource, outcome } of history.of('run')) {
+    const part = `${owner} ${outcome === 'began'}`
+    const wrong = recorded.has(part)
+      ? 'recorded twice'
+      : outcome === 'done' && !begun.has(owner)
+        ? 'not begun'
+        : undefined
+    if (wrong !== undefined)
+      return { at, owners: [owner], why: `a run of ${process} on ${resource} is told as ${outcome}, and was ${wrong}` }
+    recorded.add(part)
+  }
+  return undefined
 }

@@ -16,6 +16,7 @@ export interface Mutation {
     | 'admission'
     | 'seeds'
     | 'kinds'
+    | 'objects'
     | 'ioredis'
     | 'subscriptions'
     | 'subscriptions of node-redis'

@@ -3,6 +3,7 @@ import { KIND_BUGS } from './kinds.ts'
 import { LINE_BUGS } from './line.ts'
 import { MOVE_BUGS } from './moves.ts'
 import type { Mutation } from './mutation.ts'
+import { OBJECT_BUGS } from './objects.ts'
 import { READER_BUGS } from './readers.ts'
 import { UNFIT_VOTERS } from './unfit-voters.ts'
 import { UNSAFE } from './unsafe.ts'
@@ -15,6 +16,7 @@ export const MUTATIONS: readonly Mutation[] = [
   ...LINE_BUGS,
   ...READER_BUGS,
   ...KIND_BUGS,
+  ...OBJECT_BUGS,
   ...MOVE_BUGS,
   ...DRIVER_BUGS,
 ]

@@ -5,6 +5,7 @@ import { ADMISSIONS, exploreAdmission } from '../explore/admission.ts'
 import { EXPLORATIONS } from '../explore/catalogue.ts'
 import { explore } from '../explore/explore.ts'
 import { exploreLine, LINES, SHARED_LINES } from '../explore/line/catalogue.ts'
+import { withObjects } from '../extras.ts'
 import { drawKinds, drawLeases, type Plan, type RealDriver } from '../plan.ts'
 import { play } from '../play.ts'
 import { overSockets } from '../sockets/run.ts'
@@ -109,6 +110,8 @@ function trial({ by, name, seeds }: Task): Finding | Promise<Finding> {
       return bySeeds(name, seeds, drawLeases)
     case 'kinds':
       return bySeeds(name, seeds, drawKinds, ' with other kinds')
+    case 'objects':
+      return bySeeds(name, seeds, (seed) => withObjects(drawLeases(seed), seed), ' with objects')
     case 'ioredis':
       return bySeeds(name, seeds, (seed) => ({ ...drawLeases(seed), over: 'ioredis' }), ' with ioredis')
     case 'subscriptions':

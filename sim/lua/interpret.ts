@@ -101,6 +101,17 @@ function statement(one: Statement, scope: Scope): Execute {
     }
     case 'for':
       return loop(one, scope)
+    case 'while': {
+      const test = expression(one.test, scope)
+      const body = block(one.body, scope)
+      return (frame) => {
+        while (truthy(test(frame))) {
+          const answer = body(frame)
+          if (answer !== RUNNING) return answer
+        }
+        return RUNNING
+      }
+    }
     case 'return':
       return expression(one.value, scope)
   }
@@ -179,7 +190,9 @@ function expression(one: Expression, scope: Scope): Evaluate {
       return (frame) => {
         const called = of(frame)
         if (typeof called !== 'function') throw new LuaError(`attempt to call a ${typeName(called)} value`)
-        return called(...args.map((arg) => arg(frame)))
+        const values = args.map((arg) => arg(frame))
+        const last = values.at(-1)
+        return called(...(last instanceof LuaValues ? [...values.slice(0, -1), ...last.values()] : values))
       }
     }
     case 'unary':

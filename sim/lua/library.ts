@@ -1,9 +1,11 @@
 import {
+  itemsOf,
   LuaError,
   LuaTable,
   luaText,
   LuaValues,
   numberOrThrow,
+  tableOrThrow,
   toNumber,
   typeName,
   type Globals,
@@ -40,6 +42,11 @@ export const LIBRARY: Globals = {
         [2, error.message],
       ])
     }
+  },
+  unpack: (table, from, to) => {
+    const [first, last] = [numberOrThrow(from ?? 1), numberOrThrow(to ?? itemsOf(tableOrThrow(table)).length)]
+    const places = Array.from({ length: Math.max(last - first + 1, 0) }, (_, index) => first + index)
+    return new LuaValues(places.map((place, index) => [index + 1, tableOrThrow(table).get(place)]))
   },
   tostring: (value) => (typeof value === 'boolean' || value === undefined ? String(value ?? 'nil') : luaText(value)),
   cjson: new LuaTable([

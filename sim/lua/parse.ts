@@ -1,5 +1,5 @@
 /**
- * A parser for the part of Lua that lock scripts are written in: locals, functions, if, numeric for, tables, calls, and all
+ * A parser for the part of Lua that lock scripts are written in: locals, functions, if, while, numeric for, tables, calls, and all
  * operators. Anything else is a syntax error, so that a script which needs more is noticed and not half understood.
  */
 export type Expression =
@@ -25,14 +25,17 @@ export type Statement =
       readonly step: Expression
       readonly body: Block
     }
+  | { readonly kind: 'while'; readonly test: Expression; readonly body: Block }
   | { readonly kind: 'return'; readonly value: Expression }
 
 export type Block = readonly Statement[]
 
 type Token = { readonly kind: 'name' | 'number' | 'string' | 'symbol' | 'end'; readonly text: string }
 
-const KEYWORDS = new Set('and do else elseif end false for function if local nil not or return then true'.split(' '))
-const UNKNOWN_KEYWORDS = new Set('break goto in repeat until while'.split(' '))
+const KEYWORDS = new Set(
+  'and do else elseif end false for function if local nil not or return then true while'.split(' '),
+)
+const UNKNOWN_KEYWORDS = new Set('break goto in repeat until'.split(' '))
 const TOKEN = /--[^\n]*|\s+|([A-Za-z_]\w*)|(\d+(?:\.\d+)?)|'([^'\\\n]*)'|(~=|==|<=|>=|\.\.|[-+*/%#<>=(){}[\],;.])/y
 
 function tokens(text: string): Token[] {
@@ -131,6 +134,7 @@ class Parser {
     if (this.#accept('local')) return this.#local()
     if (this.#accept('if')) return this.#if()
     if (this.#accept('for')) return this.#for()
+    if (this.#accept('while')) return this.#while()
     if (this.#accept('return')) {
       const isBare = this.#next.kind === 'end' || ['end', 'else', 'elseif', ';'].some((word) => this.#is(word))
       return { kind: 'return', value: isBare ? { kind: 'constant', value: undefined } : this.#expression() }
@@ -191,6 +195,14 @@ class Parser {
     const body = this.#block()
     this.#expect('end')
     return { kind: 'for', name, from, to, step, body }
+  }
+
+  #while(): Statement {
+    const test = this.#expression()
+    this.#expect('do')
+    const body = this.#block()
+    this.#expect('end')
+    return { kind: 'while', test, body }
   }
 
   #list(): Expression[] {

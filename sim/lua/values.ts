@@ -2,7 +2,7 @@
 export type LuaValue = undefined | boolean | number | string | LuaTable | LuaFunction
 export type LuaFunction = (...args: LuaValue[]) => LuaValue
 export class LuaTable extends Map<LuaValue, LuaValue> {}
-/** What `pcall` and a match with two captures return: the values of a `local` with several names. */
+/** What `pcall`, `unpack` and a match with two captures return: the values of a `local` with several names, or the last arguments of a call. */
 export class LuaValues extends LuaTable {}
 export type Globals = Readonly<Record<string, LuaValue>>
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { check } from '../../sim/checkers/all.ts'
-import type { HistoryEvent, Verdict } from '../../sim/history.ts'
+import type { EventOf, HistoryEvent, Verdict } from '../../sim/history.ts'
 import { ServerError } from '../../sim/redis.ts'
 import { access, ends, fault, history, historyOf, lease, reader, verdictOf } from './histories.ts'
 
@@ -35,6 +35,15 @@ const dropped = (at: number): HistoryEvent => ({
   former: '',
   process: 'p0',
   node: 'n0',
+})
+
+const recorded = (at: number, outcome: EventOf<'run'>['outcome'], owner = 'x'): HistoryEvent => ({
+  at,
+  kind: 'run',
+  process: 'p0',
+  owner,
+  resource: 'a',
+  outcome,
 })
 
 describe('exclusion', () => {
@@ -314,6 +323,19 @@ describe('a job that is run once', () => {
     expect(verdictOf('once', history(asked, ...job, rests(false), ...next))).toMatchObject({ verdict: 'true' })
     expect(verdictOf('once', history(asked, ...job, ...tooEarly))).toMatchObject({ verdict: 'false' })
     expect(verdictOf('once', history(asked, ...job, rests(true), ...next))).toMatchObject({ verdict: 'false' })
+  })
+
+  test('is recorded once as begun and once as ended, and as done only if it has begun', () => {
+    expect(verdictOf('once', history(...job, recorded(101, 'began'), recorded(160, 'done')))).toMatchObject({
+      verdict: 'true',
+    })
+    expect(verdictOf('once', history(...job, recorded(101, 'began'), recorded(160, 'lost')))).toMatchObject({
+      verdict: 'true',
+    })
+    expect(verdictOf('once', history(...job, recorded(160, 'done'), recorded(170, 'done')))).toMatchObject({
+      verdict: 'false',
+    })
+    expect(verdictOf('once', history(...job, recorded(160, 'done', 'z')))).toMatchObject({ verdict: 'false' })
   })
 
   test('does not count a longer ttl than its time', () => {

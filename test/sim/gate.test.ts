@@ -45,6 +45,7 @@ describe('the gate', () => {
     'goes on where it was',
     'joined a lease',
     'whether it has happened',
+    'a repeated PUT',
   ])('catches: %s', { timeout: 300_000 }, async (only) => {
     const { stdout } = await node(
       path.join(folder, 'sim/gate/main.js'),

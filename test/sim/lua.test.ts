@@ -32,6 +32,9 @@ describe('the interpreter of the scripts', () => {
     ['local a, b = 1, 2 a, b = b, a return a * 10 + b', 21],
     ["local a, b = string.match('12 x y', '^(%d+) (.+)$') return b .. a", 'x y12'],
     ["return cjson.encode('a')", '"a"'],
+    ['local i = 0 while i < 5 do i = i + 2 end return i', 6],
+    ['while true do return 7 end', 7],
+    ['local t = {1, 2, 3, 4} return math.max(0, unpack(t, 2, 3))', 3],
   ])('%s', (text, expected) => {
     expect(value(text)).toBe(expected)
   })
@@ -49,7 +52,7 @@ describe('the interpreter of the scripts', () => {
   )
 
   test.each([
-    'while true do end',
+    'repeat i = 1 until true',
     'return "double quotes"',
     'x = 1',
     'for k in pairs(t) do end',
