@@ -42,7 +42,7 @@ function stale(accesses: readonly Access[]): Wrong | undefined {
   return undefined
 }
 
-/** Which call has written twice, or was told of a write that was none of its own. Nothing excuses that: it needs neither clocks nor counters. */
+/** Which call has written twice, or got the result of a write that was none of its own. Nothing excuses that: it needs neither clocks nor counters. */
 function repeated(history: History): Wrong | undefined {
   const written = new Map<number, number>()
   for (const event of history.of('write', 'counted')) {
@@ -55,7 +55,7 @@ function repeated(history: History): Wrong | undefined {
     const why =
       event.kind === 'write'
         ? `one call of ${process} wrote ${resource} twice: ${before}, and then ${value}`
-        : `${process} was told that it made ${resource} ${value}, and it was ${before ?? 'not written'}`
+        : `${process} got the result that ${resource} is ${value}, and it wrote ${before ?? 'nothing'}`
     return { at, why, owners: [owner] }
   }
   return undefined
