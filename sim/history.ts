@@ -114,7 +114,7 @@ export type HistoryEvent = { readonly at: number } & (
       readonly resources: readonly string[]
       readonly owners: readonly string[]
     }
-  /** A call of the guard of objects has told its caller what it wrote. */
+  /** A call of the guard of objects has returned what it wrote. */
   | ({ readonly kind: 'counted'; readonly resource: string; readonly value: number } & Holder & OfObjects)
   /** No node has a trace of having been in use; and one has again. */
   | { readonly kind: 'blank' }
