@@ -1,4 +1,4 @@
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -14,7 +14,13 @@ export { redis, redlock } from './src/engines/redis/index.ts'
 export * as scripts from './src/engines/redis/scripts.ts'
 `
 
+let isThere: boolean | undefined
 let loading: Promise<Library> | undefined
+
+/** Whether the history of this checkout has it. That of a shallow clone has not, and all processes have today's library there. */
+export function hasOlder(): boolean {
+  return (isThere ??= spawnSync('git', ['cat-file', '-e', `${OLDER}^{commit}`]).status === 0)
+}
 
 /** The library as it was at that commit, from the history of this checkout: made once, and kept. */
 export function olderLibrary(): Promise<Library> {
@@ -28,7 +34,7 @@ async function load(): Promise<Library> {
   return (await import(/* @vite-ignore */ pathToFileURL(file).href)) as Library
 }
 
-/** Several processes may do so at once: whichever is last puts the same there again. */
+/** Several processes may do so at once: the last one puts the same there again. */
 async function make(folder: string, file: string): Promise<void> {
   mkdirSync(folder, { recursive: true })
   const work = mkdtempSync(path.join(folder, 'making-'))

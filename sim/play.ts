@@ -1,4 +1,4 @@
-import { olderLibrary } from './older.ts'
+import { hasOlder, olderLibrary } from './older.ts'
 import type { Plan } from './plan.ts'
 import { run, type Outcome } from './run.ts'
 import { runOverSockets } from './sockets/run.ts'
@@ -7,5 +7,7 @@ import { runOverSockets } from './sockets/run.ts'
 export async function play(plan: Plan): Promise<Outcome> {
   if (plan.over !== undefined) return runOverSockets(plan, plan.over)
   const isMixed = plan.processes.some(({ isOlder }) => isOlder)
-  return isMixed ? run(plan, undefined, await olderLibrary()) : run(plan)
+  if (!isMixed) return run(plan)
+  if (hasOlder()) return run(plan, undefined, await olderLibrary())
+  return run({ ...plan, processes: plan.processes.map((process) => ({ ...process, isOlder: false })) })
 }
