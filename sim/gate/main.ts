@@ -5,7 +5,8 @@ import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { commit } from '../commit.ts'
 import { CORPUS } from '../corpus.ts'
-import type { Mutation } from './mutation.ts'
+import { byTest } from './by-test.ts'
+import { withBug, type Mutation } from './mutation.ts'
 import { MUTATIONS } from './mutations.ts'
 import { keep, kept } from './results.ts'
 import type { Finding, Task } from './trial.ts'
@@ -37,15 +38,18 @@ function mutated(mutation: Mutation): string {
   if (modules !== undefined) symlinkSync(modules, path.join(folder, 'node_modules'))
   writeFileSync(path.join(folder, 'package.json'), '{ "type": "module" }')
   const file = path.join(folder, mutation.file)
-  let text = readFileSync(file, 'utf8')
-  for (const { find, replace } of mutation.changes) {
-    const count = text.split(find).length - 1
-    if (count !== 1)
-      throw new Error(`${mutation.name}: found ${count} times in ${mutation.file}, expected once: ${find}`)
-    text = text.replace(find, () => replace)
-  }
-  writeFileSync(file, text)
+  writeFileSync(file, withBug(readFileSync(file, 'utf8'), mutation))
   return folder
+}
+
+async function find(mutation: Mutation): Promise<Finding> {
+  if (mutation.test !== undefined) return byTest(mutation)
+  const folder = mutated(mutation)
+  try {
+    return await trial(folder, { by: mutation.by, name: mutation.name, seeds })
+  } finally {
+    rmSync(folder, { recursive: true })
+  }
 }
 
 function trial(folder: string, task: Task): Promise<Finding> {
@@ -86,9 +90,7 @@ await Promise.all(
   Array.from({ length: Number(values.jobs ?? availableParallelism()) }, async () => {
     for (let mutation = rest.shift(); mutation !== undefined; mutation = rest.shift()) {
       const beganMs = performance.now()
-      const folder = mutated(mutation)
-      const { caught, how } = await trial(folder, { by: mutation.by, name: mutation.name, seeds })
-      rmSync(folder, { recursive: true })
+      const { caught, how } = await find(mutation)
       if (!caught) survivors.push(mutation.name)
       const seconds = Math.round((performance.now() - beganMs) / 100) / 10
       const date = new Date().toISOString().slice(0, 10)

@@ -5,6 +5,7 @@ import { MOVE_BUGS } from './moves.ts'
 import type { Mutation } from './mutation.ts'
 import { OBJECT_BUGS } from './objects.ts'
 import { READER_BUGS } from './readers.ts'
+import { TESTED_BUGS } from './tested.ts'
 import { UNFIT_VOTERS } from './unfit-voters.ts'
 import { UNSAFE } from './unsafe.ts'
 import { UNTIDY } from './untidy.ts'
@@ -19,4 +20,5 @@ export const MUTATIONS: readonly Mutation[] = [
   ...OBJECT_BUGS,
   ...MOVE_BUGS,
   ...DRIVER_BUGS,
+  ...TESTED_BUGS,
 ]

@@ -118,6 +118,8 @@ function trial({ by, name, seeds }: Task): Finding | Promise<Finding> {
       return bySubscriptions(seeds)
     case 'subscriptions of node-redis':
       return bySubscriptions(seeds, 'node-redis')
+    case 'test':
+      throw new Error(`${name} is for a test, and not for the simulator`)
   }
 }
 
