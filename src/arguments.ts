@@ -7,6 +7,14 @@ export function objectOrThrow(value: unknown, name: string): void {
   throw new TypeError(`${name}: expected an object, got ${shown(value)}${hint}`)
 }
 
+/** Of an object that a user hands in. */
+export function methodsOrThrow(value: unknown, name: string, methods: readonly string[]): void {
+  objectOrThrow(value, name)
+  const missing = methods.filter((method) => typeof Reflect.get(value as object, method) !== 'function')
+  if (missing.length > 0)
+    throw new TypeError(`${name}: expected an object with ${methods.join(', ')}, got none for ${missing.join(', ')}`)
+}
+
 export function signalOrThrow(signal: unknown): void {
   if (signal === undefined || signal instanceof AbortSignal) return
   const came =

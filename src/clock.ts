@@ -1,3 +1,4 @@
+import { methodsOrThrow } from './arguments.ts'
 import { nextTick } from './platform.ts'
 
 /** Tells the time and sets timers. Tests and simulators hand in one of their own. */
@@ -58,6 +59,13 @@ export const systemClock: Clock = {
     let handle = wait()
     return { cancel: () => clearTimeout(handle) }
   },
+}
+
+/** The option `clock`. Default: the system's. */
+export function clockOrThrow(clock: unknown): Clock {
+  if (clock === undefined) return systemClock
+  methodsOrThrow(clock, 'clock', ['monotonicMs', 'wallMs', 'timer'])
+  return clock as Clock
 }
 
 export const machineClock: MachineClock = {

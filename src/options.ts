@@ -1,12 +1,12 @@
 import { objectOrThrow, optionsOrThrow, signalOrThrow } from './arguments.ts'
-import { systemClock, type Clock } from './clock.ts'
+import { clockOrThrow, type Clock } from './clock.ts'
 import { durationMs, shown, type Duration } from './duration.ts'
 import type { Engine } from './engine.ts'
 import { tellerOf, type Observer, type Tell } from './events.ts'
 import { shortestTtlMs, ttlOf } from './lease.ts'
 import { OPEN } from './owner.ts'
 import { byteLength, hasAsyncStorage, placeName } from './platform.ts'
-import { systemRandom, type Random } from './random.ts'
+import { randomOrThrow, type Random } from './random.ts'
 
 /** How a lease is held: options that every call shares, and defaults of `createLocks`. */
 export interface LeaseOptions {
@@ -120,10 +120,9 @@ const MAX_LABEL_LENGTH = 200
 
 export function locksSettings(options: LocksOptions, engine: Engine): Settings {
   optionsOrThrow(options, LOCKS_OPTIONS)
-  const clock = options.clock ?? systemClock
+  const clock = clockOrThrow(options.clock)
+  const random = randomOrThrow(options.random)
   if (options.handOver !== undefined) objectOrThrow(options.handOver, 'handOver')
-  if (options.clock !== undefined) methodsOrThrow(options.clock, 'clock', ['monotonicMs', 'wallMs', 'timer'])
-  if (options.random !== undefined) methodsOrThrow(options.random, 'random', ['id', 'fraction'])
   const { count = DEFAULT_HAND_OVERS.count, time = DEFAULT_HAND_OVERS.timeMs } = options.handOver ?? {}
   if (!Number.isInteger(count) || count < 0) {
     throw new RangeError(`handOver.count: expected a whole number from 0 on, got ${shown(count)}`)
@@ -147,7 +146,7 @@ export function locksSettings(options: LocksOptions, engine: Engine): Settings {
     handOver: { count, timeMs: durationMs(time, 'handOver.time') },
     tell: tellerOf(options.observe, engine.name),
     clock,
-    random: options.random ?? systemRandom,
+    random,
   }
 }
 
@@ -266,11 +265,4 @@ function printable(text: unknown, name: string): string {
   throw new TypeError(
     `${name}: expected a string of at most ${MAX_LABEL_LENGTH} printable characters, got ${shown(text)}`,
   )
-}
-
-function methodsOrThrow(value: object, name: string, methods: readonly string[]): void {
-  objectOrThrow(value, name)
-  const missing = methods.filter((method) => typeof Reflect.get(value, method) !== 'function')
-  if (missing.length > 0)
-    throw new TypeError(`${name}: expected an object with ${methods.join(', ')}, got none for ${missing.join(', ')}`)
 }

@@ -1,3 +1,4 @@
+import { methodsOrThrow } from './arguments.ts'
 import { nodeCrypto } from './platform.ts'
 
 /** Draws random numbers. A simulator hands in one of its own. */
@@ -36,6 +37,13 @@ export const systemRandom: Random = {
     return digits
   },
   fraction: () => pool.getUint32(take(FRACTION_BYTES)) / 2 ** 32,
+}
+
+/** The option `random`. Default: the system's. */
+export function randomOrThrow(random: unknown): Random {
+  if (random === undefined) return systemRandom
+  methodsOrThrow(random, 'random', ['id', 'fraction'])
+  return random as Random
 }
 
 let nonce: string | undefined

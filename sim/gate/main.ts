@@ -18,6 +18,7 @@ import type { Finding, Task } from './trial.ts'
 const { values } = parseArgs({
   options: {
     only: { type: 'string' },
+    by: { type: 'string' },
     seeds: { type: 'string' },
     jobs: { type: 'string' },
     corpus: { type: 'boolean' },
@@ -78,8 +79,9 @@ if (keeps && !/^[0-9a-f]+$/.test(version))
   throw new Error(`--keep names the commit of what it keeps, and this is ${version}: commit src/ and sim/ first`)
 const known = keeps ? kept().filter((result) => result.commit === version) : []
 const chosen = MUTATIONS.filter(
-  ({ name }) =>
+  ({ name, by }) =>
     (values.only === undefined || name.includes(values.only)) &&
+    (values.by === undefined || by === values.by) &&
     (!isCorpus || CORPUS.some(({ bug }) => bug === name)) &&
     !known.some(({ bug }) => bug === name),
 )

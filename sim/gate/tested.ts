@@ -34,8 +34,8 @@ export const TESTED_BUGS: readonly Mutation[] = [
     `${ATTACKS} K`,
     ['test/engines/mariadb/read-split.test.ts', 'a lease that was ended by hand and taken by another is lost'],
     'src/engines/mariadb/statements.ts',
-    'ORDER BY l.resource FOR UPDATE`',
-    'ORDER BY l.resource`',
+    'ORDER BY resource FOR UPDATE`',
+    'ORDER BY resource`',
   ),
   seenByTest(
     'the HTTP guard takes any engine',
@@ -138,7 +138,10 @@ export const TESTED_BUGS: readonly Mutation[] = [
   seenByTest(
     'failed attempts wake everyone, themselves among them',
     'peers 5, found by the simulator',
-    ['test/engines/redis/withdrawal.test.ts', 'an attempt without a quorum gives back what it was granted, and wakes nobody'],
+    [
+      'test/engines/redis/withdrawal.test.ts',
+      'an attempt without a quorum gives back what it was granted, and wakes nobody',
+    ],
     'src/engines/redis/elections.ts',
     '!== undefined || election.isUnheard',
     '!== undefined',

@@ -1,5 +1,5 @@
-import { given } from '../arguments.ts'
-import { systemClock, type Clock } from '../clock.ts'
+import { given, optionsOrThrow } from '../arguments.ts'
+import { clockOrThrow, type Clock } from '../clock.ts'
 import type {
   Engine,
   Extension,
@@ -41,7 +41,8 @@ const GUARANTEES: Guarantees = {
 
 /** Leases within one process: for tests, for a single instance, and as the reference for other engines. */
 export function memory(options: { clock?: Clock } = {}): Engine {
-  return new MemoryEngine(options.clock ?? systemClock)
+  optionsOrThrow(options, ['clock'])
+  return new MemoryEngine(clockOrThrow(options.clock))
 }
 
 class MemoryEngine implements Engine {

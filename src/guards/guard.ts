@@ -1,12 +1,12 @@
 import { optionsOrThrow } from '../arguments.ts'
-import { systemClock, type Clock } from '../clock.ts'
+import { clockOrThrow, type Clock } from '../clock.ts'
 import { Deadlines, type Deadline } from '../deadlines.ts'
 import { durationMs, shown, type Duration } from '../duration.ts'
 import { inTime } from '../engines/shared/in-time.ts'
 import { ForeignTokenError, GuardError, messageOf, RingfenceError, StaleTokenError } from '../errors.ts'
 import { tell } from '../events.ts'
 import { resourceNames } from '../options.ts'
-import { systemRandom, type Random } from '../random.ts'
+import { randomOrThrow, type Random } from '../random.ts'
 
 /** What a guard checks: a lease, or what a header or a message has carried over from its holder. */
 export interface Fenced {
@@ -151,15 +151,15 @@ export class GuardContext {
 
   constructor(name: string, options: GuardOptions, names: readonly string[] = []) {
     optionsOrThrow(options, [...GUARD_OPTIONS, ...names])
-    const { observe, requestTimeout = DEFAULT_TIMEOUT_MS, clock = systemClock, random = systemRandom } = options
+    const { observe, requestTimeout = DEFAULT_TIMEOUT_MS } = options
     if (observe !== undefined && typeof observe !== 'function') {
       throw new TypeError(`observe: expected a function, got ${shown(observe)}`)
     }
     this.name = name
     this.timeoutMs = durationMs(requestTimeout, 'requestTimeout', { minMs: 1 })
-    this.clock = clock
-    this.random = random
-    this.#deadlines = new Deadlines(clock)
+    this.clock = clockOrThrow(options.clock)
+    this.random = randomOrThrow(options.random)
+    this.#deadlines = new Deadlines(this.clock)
     this.#observe = observe
   }
 

@@ -1,5 +1,5 @@
 import { given, optionsOrThrow } from '../arguments.ts'
-import { systemClock, type Clock } from '../clock.ts'
+import { clockOrThrow, type Clock } from '../clock.ts'
 import { shown } from '../duration.ts'
 import { hasMethods, property } from '../engines/shared/shape.ts'
 import { ForeignTokenError, StaleTokenError } from '../errors.ts'
@@ -155,7 +155,7 @@ class RequestFence<Request> {
     }
     this.#guard = guard
     this.#options = options
-    this.#clock = options.clock ?? systemClock
+    this.#clock = clockOrThrow(options.clock)
   }
 
   async enter(request: Request, header: string | null): Promise<Fenced> {

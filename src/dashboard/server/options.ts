@@ -1,7 +1,7 @@
 import { optionsOrThrow } from '../../arguments.ts'
-import { systemClock, type Clock } from '../../clock.ts'
+import { clockOrThrow, type Clock } from '../../clock.ts'
 import { durationMs, shown, type Duration } from '../../duration.ts'
-import { systemRandom, type Random } from '../../random.ts'
+import { randomOrThrow, type Random } from '../../random.ts'
 import type { RunStore } from '../../runs.ts'
 import type { AuditEntry } from './audit.ts'
 import type { JournalSettings } from './journal.ts'
@@ -120,8 +120,8 @@ export function dashboardSettings(options: DashboardOptions): DashboardSettings 
     runs,
     history: options.history === undefined ? undefined : journalSettings(options.history),
     redact: (text) => redact(text.replace(/\/\/[^/\s@]*@/g, '//***@')),
-    clock: options.clock ?? systemClock,
-    random: options.random ?? systemRandom,
+    clock: clockOrThrow(options.clock),
+    random: randomOrThrow(options.random),
   }
 }
 

@@ -1,8 +1,8 @@
 import { optionsOrThrow } from '../../arguments.ts'
-import { systemClock } from '../../clock.ts'
+import { clockOrThrow } from '../../clock.ts'
 import { durationMs, shown, type Duration } from '../../duration.ts'
 import type { Engine } from '../../engine.ts'
-import { systemRandom } from '../../random.ts'
+import { randomOrThrow } from '../../random.ts'
 import { Endpoints } from '../shared/http/endpoints.ts'
 import {
   HTTP_OPTIONS,
@@ -50,7 +50,9 @@ const DEFAULT_SESSION_TTL_MIN_MS = 10_000
 export function consul(url: string | readonly string[], options: ConsulOptions = {}): Engine {
   const urls = urlsOrThrow(url, 'url', 'http://127.0.0.1:8500')
   optionsOrThrow(options, OPTIONS)
-  const { clock = systemClock, random = systemRandom, lockDelay, sessionTtlMin = DEFAULT_SESSION_TTL_MIN_MS } = options
+  const clock = clockOrThrow(options.clock)
+  const random = randomOrThrow(options.random)
+  const { lockDelay, sessionTtlMin = DEFAULT_SESSION_TTL_MIN_MS } = options
   const lockDelayMs =
     lockDelay === undefined ? undefined : durationMs(lockDelay, 'lockDelay', { maxMs: MOST_LOCK_DELAY_MS })
   const client = new ConsulClient(new Endpoints(urls, transportOrThrow(options), clock), {

@@ -1,7 +1,7 @@
 import { optionsOrThrow } from '../../arguments.ts'
-import { systemClock } from '../../clock.ts'
+import { clockOrThrow } from '../../clock.ts'
 import type { Engine } from '../../engine.ts'
-import { systemRandom } from '../../random.ts'
+import { randomOrThrow } from '../../random.ts'
 import { Endpoints } from '../shared/http/endpoints.ts'
 import {
   HTTP_OPTIONS,
@@ -34,7 +34,8 @@ const OPTIONS = [...HTTP_OPTIONS, 'username', 'password']
 export function etcd(endpoints: string | readonly string[], options: EtcdOptions = {}): Engine {
   const urls = urlsOrThrow(endpoints, 'endpoints', 'http://127.0.0.1:2379')
   optionsOrThrow(options, OPTIONS)
-  const { clock = systemClock, random = systemRandom } = options
+  const clock = clockOrThrow(options.clock)
+  const random = randomOrThrow(options.random)
   const prefix = prefixOrThrow(options.prefix)
   const login = loginOrThrow(options)
   const timeoutMs = httpTimeoutOrThrow(options.requestTimeout)

@@ -1,12 +1,11 @@
 import { homedir } from 'node:os'
 import { isAbsolute, join, resolve } from 'node:path'
-import { optionsOrThrow } from '../../arguments.ts'
+import { methodsOrThrow, optionsOrThrow } from '../../arguments.ts'
 import type { MachineClock } from '../../clock.ts'
 import { shown, type Duration } from '../../duration.ts'
 import type { Engine } from '../../engine.ts'
-import { systemRandom, type Random } from '../../random.ts'
+import { randomOrThrow, type Random } from '../../random.ts'
 import { requestTimeoutOrThrow } from '../shared/limits.ts'
-import { hasMethods } from '../shared/shape.ts'
 import { bootClock } from './boot-clock.ts'
 import { FileEngine } from './engine.ts'
 import { thisMachine } from './machine.ts'
@@ -39,25 +38,19 @@ export function file(path: string = defaultPath(), options: FileOptions = {}): E
   if (path.includes('\0'))
     throw new RangeError('path: expected a path without null characters, got one with them; no file can be called that')
   optionsOrThrow(options, ['requestTimeout', 'deadHolder', 'clock', 'random'])
-  const { requestTimeout, deadHolder = 'at once', clock = bootClock(), random = systemRandom } = options
+  const { requestTimeout, deadHolder = 'at once', clock = bootClock() } = options
   if (deadHolder !== 'at once' && deadHolder !== 'after ttl')
     throw new TypeError(`deadHolder: expected 'at once' or 'after ttl', got ${shown(deadHolder)}`)
-  if (options.clock !== undefined) clockOrThrow(options.clock)
+  if (options.clock !== undefined)
+    methodsOrThrow(options.clock, 'clock', ['monotonicMs', 'wallMs', 'timer', 'machineMs'])
   return new FileEngine({
     path: resolve(path),
     clock,
-    random,
+    random: randomOrThrow(options.random),
     requestTimeoutMs: requestTimeoutOrThrow(requestTimeout, TIMEOUT),
     machine: thisMachine,
     endsWithProcess: deadHolder === 'at once',
   })
-}
-
-function clockOrThrow(clock: object): void {
-  const methods = ['monotonicMs', 'wallMs', 'timer', 'machineMs']
-  const missing = methods.filter((method) => !hasMethods(clock, method))
-  if (missing.length > 0)
-    throw new TypeError(`clock: expected an object with ${methods.join(', ')}, got none for ${missing.join(', ')}`)
 }
 
 function defaultPath(): string {

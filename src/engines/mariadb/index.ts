@@ -1,7 +1,7 @@
 import { optionsOrThrow } from '../../arguments.ts'
-import { systemClock } from '../../clock.ts'
+import { clockOrThrow } from '../../clock.ts'
 import type { Engine, Guarantees } from '../../engine.ts'
-import { systemRandom } from '../../random.ts'
+import { randomOrThrow } from '../../random.ts'
 import { LeaseEngine } from '../shared/sql/lease-engine.ts'
 import { TABLE_OPTIONS, tableSettings, type TableOptions } from '../shared/sql/settings.ts'
 import { recogniseMariadb, type MariadbLike } from './client.ts'
@@ -19,7 +19,8 @@ export type MariadbOptions = TableOptions
 export function mariadb(client: MariadbLike, options: MariadbOptions = {}): Engine {
   optionsOrThrow(options, TABLE_OPTIONS)
   const run = recogniseMariadb(client)
-  const { clock = systemClock, random = systemRandom } = options
+  const clock = clockOrThrow(options.clock)
+  const random = randomOrThrow(options.random)
   const { table, createTable, timeoutMs, limits } = tableSettings(options)
   const steps = new MariadbSteps(run, table)
   const wakeups = new MariadbWakeups({ clock, random, free: (resources) => steps.free(resources) })

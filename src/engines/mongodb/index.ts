@@ -1,5 +1,5 @@
 import { objectOrThrow, optionsOrThrow } from '../../arguments.ts'
-import { systemClock, type Clock } from '../../clock.ts'
+import { clockOrThrow, type Clock } from '../../clock.ts'
 import { shown, type Duration } from '../../duration.ts'
 import type { Engine } from '../../engine.ts'
 import { driftOrThrow, LONGEST_TTL_MS, requestTimeoutOrThrow } from '../shared/limits.ts'
@@ -24,12 +24,12 @@ export interface MongodbOptions {
 export function mongodb(db: MongoDb, options: MongodbOptions = {}): Engine {
   dbOrThrow(db)
   optionsOrThrow(options, ['collection', 'requestTimeout', 'drift', 'clock'])
-  const { collection = 'ringfence', requestTimeout, drift, clock = systemClock } = options
+  const { collection = 'ringfence', requestTimeout, drift } = options
   return new MongodbEngine(db, {
     collection: collectionNameOrThrow(collection, db),
     requestTimeoutMs: requestTimeoutOrThrow(requestTimeout, TIMEOUT),
     limits: { maxTtlMs: LONGEST_TTL_MS, driftMs: driftOrThrow(drift) },
-    clock,
+    clock: clockOrThrow(options.clock),
     canListen: poolSize(db) !== 1,
   })
 }

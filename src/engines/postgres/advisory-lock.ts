@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { optionsOrThrow } from '../../arguments.ts'
-import { systemClock, type Clock } from '../../clock.ts'
+import { clockOrThrow, type Clock } from '../../clock.ts'
 import { durationMs, shown, type Duration } from '../../duration.ts'
 import { EngineError, HeldError, WaitTimeoutError } from '../../errors.ts'
 import type { SqlQuery, SqlRow } from '../shared/sql/client.ts'
@@ -61,6 +61,7 @@ export async function withAdvisoryLock<T>(
   options: AdvisoryLockOptions = {},
 ): Promise<T> {
   optionsOrThrow(options, ['wait', 'clock'])
+  const clock = clockOrThrow(options.clock)
   const waitMs = durationMs(options.wait ?? DEFAULT_WAIT_MS, 'wait', { maxMs: Infinity })
   const names: readonly string[] = typeof resource === 'string' ? [resource] : resource
   if (!Array.isArray(names) || names.length === 0) {
@@ -77,7 +78,7 @@ export async function withAdvisoryLock<T>(
   try {
     return await transaction(async (tx, query) => {
       if (waitMs === 0) await takeAll(query, keys, names)
-      else await waitForAll(query, keys, names, { waitMs, clock: options.clock ?? systemClock })
+      else await waitForAll(query, keys, names, { waitMs, clock })
       return work(tx as never)
     })
   } catch (error) {

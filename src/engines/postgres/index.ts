@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto'
 import { optionsOrThrow } from '../../arguments.ts'
-import { systemClock } from '../../clock.ts'
+import { clockOrThrow } from '../../clock.ts'
 import { shown } from '../../duration.ts'
 import type { Engine, Guarantees } from '../../engine.ts'
-import { systemRandom } from '../../random.ts'
+import { randomOrThrow } from '../../random.ts'
 import { LeaseEngine } from '../shared/sql/lease-engine.ts'
 import { booleanOrThrow, TABLE_OPTIONS, tableSettings, type TableOptions } from '../shared/sql/settings.ts'
 import { tableParts } from '../shared/sql/table-name.ts'
@@ -65,7 +65,7 @@ export function postgresAdvisory(
     )
   }
   optionsOrThrow(options, OPTIONS)
-  const session = new AdvisorySession(connect, options.clock ?? systemClock, options.random ?? systemRandom)
+  const session = new AdvisorySession(connect, clockOrThrow(options.clock), randomOrThrow(options.random))
   const made = engine(options, {
     name: 'postgres-advisory',
     guarantees: SESSION_GUARANTEES,
@@ -91,7 +91,9 @@ interface PostgresKind {
 /** The class is `LeaseEngine`, which MariaDB has in common with PostgreSQL; its steps are ours. */
 function engine(options: PostgresOptions, kind: PostgresKind): Engine {
   const { table, createTable, timeoutMs, limits } = tableSettings(options)
-  const { clock = systemClock, random = systemRandom, listen: listenOption = true } = options
+  const clock = clockOrThrow(options.clock)
+  const random = randomOrThrow(options.random)
+  const { listen: listenOption = true } = options
   const listen = booleanOrThrow(listenOption, 'listen')
   const channel = channelOf(tableParts(table))
   const senderId = `${random.id().slice(0, 12)} `

@@ -1,7 +1,7 @@
-import { systemClock, type Clock } from '../../clock.ts'
+import { clockOrThrow, type Clock } from '../../clock.ts'
 import { durationMs, shown, type Duration } from '../../duration.ts'
 import type { Engine, EngineLimits, Guarantees } from '../../engine.ts'
-import { systemRandom, type Random } from '../../random.ts'
+import { randomOrThrow, type Random } from '../../random.ts'
 import { driftOrThrow, LONGEST_TTL_MS, requestTimeoutOrThrow } from '../shared/limits.ts'
 import type { RedisClient } from './client.ts'
 import { recognise } from './drivers/recognise.ts'
@@ -100,7 +100,8 @@ export function makeEngine(
   kind: Variant,
 ): Engine {
   const { prefix = '', requestTimeout, drift, fenceTtl = DEFAULT_FENCE_TTL_MS } = options
-  const { clock = systemClock, random = systemRandom } = options
+  const clock = clockOrThrow(options.clock)
+  const random = randomOrThrow(options.random)
   if (typeof prefix !== 'string') throw new TypeError(`prefix: expected a string, got ${shown(prefix)}`)
   if (prefix.startsWith(OWN_KEYS)) {
     throw new RangeError(

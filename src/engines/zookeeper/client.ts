@@ -52,12 +52,15 @@ export interface ZookeeperClient {
   transaction(): ZookeeperTransaction
   /**
    * Not part of the driver's documented interface. It is the only way to make the client leave a server that accepts
-   * connections and never answers: the client has no deadline for an answer or for the handshake.
+   * connections and never answers, or answers nonsense: the client has no deadline for an answer or for the handshake, and throws
+   * what it cannot read from the listener of its socket.
    */
   readonly connectionManager: {
     socket?: { destroy(error?: Error): void }
     pendingBuffer: Buffer | null
     setState(state: number): void
+    /** Called with what the socket has read. */
+    onSocketData?(bytes: Buffer): void
   }
 }
 

@@ -1,5 +1,5 @@
 import { objectOrThrow, optionsOrThrow } from '../../arguments.ts'
-import { systemClock, type Clock } from '../../clock.ts'
+import { clockOrThrow, type Clock } from '../../clock.ts'
 import { durationMs, shown, type Duration } from '../../duration.ts'
 import type { Engine } from '../../engine.ts'
 import { requestTimeoutOrThrow, type DefaultTimeout } from '../shared/limits.ts'
@@ -39,7 +39,7 @@ export function zookeeper(driver: ZookeeperDriver, servers: string, options: Zoo
     )
   }
   optionsOrThrow(options, ['path', 'maxTtl', 'auth', 'acl', 'requestTimeout', 'clock'])
-  const { path = '/ringfence', maxTtl = 20_000, auth, requestTimeout, clock = systemClock } = options
+  const { path = '/ringfence', maxTtl = 20_000, auth, requestTimeout } = options
   const { acl = auth === undefined ? 'anyone' : 'creator' } = options
   const credentials = auth === undefined ? undefined : credentialsOrThrow(auth)
   if (acl !== 'creator' && acl !== 'anyone') {
@@ -66,7 +66,7 @@ export function zookeeper(driver: ZookeeperDriver, servers: string, options: Zoo
     acl: aclOrThrow(driver, acl),
     maxTtlMs,
     withinMs: requestTimeoutOrThrow(requestTimeout, DEFAULT_TIMEOUT),
-    clock,
+    clock: clockOrThrow(options.clock),
   })
 }
 

@@ -26,6 +26,7 @@ const FAREWELL_MS = 1000
  * This class adds what it lacks:
  * - A deadline for every answer and for the greeting. The client waits forever for a server that accepts connections and is
  *   silent.
+ * - A server that answers what the client cannot read is left. The client would throw where nobody can catch it, and end the process.
  * - Nothing is handed to the client while it is not connected. It would send that later, before its credentials, when nobody
  *   waits for it any more; and if the session has ended by then, it would never answer.
  */
@@ -59,6 +60,7 @@ export class ZookeeperSession {
     client.on('disconnected', () => this.#onDisconnected())
     client.on('expired', () => this.#refused(new NotConnectedError('the session has expired')))
     client.on('authenticationFailed', () => this.#refused(new NotConnectedError('authentication failed', true)))
+    this.#leaveNonsense()
     this.#awaitGreeting()
     client.connect()
   }
@@ -250,6 +252,19 @@ export class ZookeeperSession {
 
   get #silenceMs(): number {
     return Math.min(Math.max(this.#timeoutMs * SILENCE_PART, SILENCE_MS.least), SILENCE_MS.most)
+  }
+
+  #leaveNonsense(): void {
+    const { connectionManager } = this.#client
+    const read = connectionManager.onSocketData?.bind(connectionManager)
+    if (read === undefined) return
+    connectionManager.onSocketData = (bytes) => {
+      try {
+        read(bytes)
+      } catch {
+        this.#drop()
+      }
+    }
   }
 
   /** The client then connects to the next server. Without an error the driver would keep its timer for this connection. */

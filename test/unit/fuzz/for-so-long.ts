@@ -4,6 +4,9 @@ import { expect } from 'vitest'
 /** `npm run fuzz -- --for 10m` sets it. Without, as many runs as take about a second or two. */
 const SECONDS = Number(process.env['RINGFENCE_FUZZ_SECONDS'] ?? 0)
 
+/** It goes on for as long as was asked for. */
+export const isLong = SECONDS > 0
+
 export const FUZZ_TIMEOUT_MS = 120_000 + SECONDS * 1000
 
 /** After so many runs all code has been loaded and compiled. */
@@ -18,6 +21,8 @@ interface Extent<T> {
   readonly part: number
   /** The smallest input of each finding, which stays in the test. */
   readonly examples?: readonly T[]
+  /** Whether a rejection that is left unhandled is a driver's own. Default: none is. */
+  readonly isTheirs?: (reason: unknown) => boolean
 }
 
 /**
@@ -26,11 +31,13 @@ interface Extent<T> {
  */
 export async function always<T>(
   input: fc.Arbitrary<T>,
-  { runs, part, examples = [] }: Extent<T>,
+  { runs, part, examples = [], isTheirs = () => false }: Extent<T>,
   work: (value: T) => unknown,
 ): Promise<void> {
   const rejections: unknown[] = []
-  const note = (reason: unknown): void => void rejections.push(reason)
+  const note = (reason: unknown): void => {
+    if (!isTheirs(reason)) rejections.push(reason)
+  }
   process.on('unhandledRejection', note)
   let done = 0
   let warmMb = 0
@@ -40,7 +47,7 @@ export async function always<T>(
     await new Promise((resolve) => setImmediate(resolve))
     const [first] = rejections.splice(0)
     if (first !== undefined) throw new Error('a rejection was not handled', { cause: first })
-    if (SECONDS > 0 && ++done === WARM_RUNS) warmMb = heapMb()
+    if (isLong && ++done === WARM_RUNS) warmMb = heapMb()
   })
   const long = {
     numRuns: Number.MAX_SAFE_INTEGER,
@@ -49,7 +56,7 @@ export async function always<T>(
   }
   try {
     await fc.assert(property, {
-      ...(SECONDS === 0 ? { numRuns: runs } : long),
+      ...(isLong ? long : { numRuns: runs }),
       examples: examples.map((example): [T] => [example]),
     })
   } finally {

@@ -11,7 +11,14 @@ import type { NodeGrant, NodeRefusal } from '../../../../src/engines/redis/steps
 import { watched } from '../../bench.ts'
 
 const REQUEST = { resources: ['a'], owner: 'me', ttlMs: 10_000, shared: false }
-const HELD: NodeRefusal = { kind: 'refused', fence: 5, holder: 'rival', offered: false, shared: false, remainingMs: 500 }
+const HELD: NodeRefusal = {
+  kind: 'refused',
+  fence: 5,
+  holder: 'rival',
+  offered: false,
+  shared: false,
+  remainingMs: 500,
+}
 
 /** An acquire on three nodes that answer when they are told to. */
 function acquiring() {
@@ -44,7 +51,11 @@ function acquiring() {
   const outcome = watched(
     new Promise((resolve, reject) => elections.acquire(keySet('', ['a']), REQUEST, resolve, reject)),
   )
-  return { outcome, released, answer: (index: number, answer: NodeGrant | NodeRefusal) => election.answered(index, answer) }
+  return {
+    outcome,
+    released,
+    answer: (index: number, answer: NodeGrant | NodeRefusal) => election.answered(index, answer),
+  }
 }
 
 test('a grant in the same moment as the refusal that decides it is given back', async () => {
