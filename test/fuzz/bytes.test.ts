@@ -63,7 +63,7 @@ function isSaid(said: Buffer, token: bigint): boolean {
   return [token, token - 1n].some((number) => {
     const bytes = Buffer.alloc(8)
     bytes.writeBigInt64BE(number)
-    return [Buffer.from(String(number)), bytes, Buffer.from(bytes).reverse()].some((one) => said.includes(one))
+    return [Buffer.from(String(number)), bytes, Buffer.from(bytes.toReversed())].some((one) => said.includes(one))
   })
 }
 
