@@ -118,6 +118,9 @@ export const TESTED_BUGS: readonly Mutation[] = [
     'src/engines/redis/voters/stamp.ts',
     ' || (sinceRun !== undefined && since.level > LEVEL.unsure)',
     '',
+    // Nor where it is let in.
+    "and redis.call('hget', KEYS[1], 'since.level') > ARGV[6] then",
+    'and false then',
   ),
   seenByTest(
     'an extension to a shorter time counts only when it is answered',
