@@ -16,7 +16,8 @@ import {
 } from './errors.ts'
 import { Hold } from './hold.ts'
 import { Lock } from './lock.ts'
-import { durationOrThrow, settingsOf, type RedlockInstanceSettings, type RedlockSettings } from './settings.ts'
+import { durationOrThrow, settingsOf, wholeOrThrow } from './settings.ts'
+import type { RedlockInstanceSettings, RedlockSettings } from './settings.ts'
 import { sharedLocks, type SharedLocks } from './shared-locks.ts'
 import { told, Version4Lock, version4, type Version4Callback, type Version4Disposer } from './version-4.ts'
 
@@ -134,7 +135,7 @@ export class Redlock<Client extends object = object> extends EventEmitter {
     settingsOrRoutine: Partial<RedlockSettings> | Routine<T>,
     optionalRoutine?: Routine<T>,
   ): Promise<T> {
-    durationOrThrow(duration)
+    wholeOrThrow(duration)
     const given = typeof settingsOrRoutine === 'function' ? undefined : settingsOrRoutine
     const settings = settingsOf(given, this.settings)
     const routine = optionalRoutine ?? settingsOrRoutine

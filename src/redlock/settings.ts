@@ -1,4 +1,4 @@
-import { shown } from '../duration.ts'
+import { durationMs, shown } from '../duration.ts'
 import { NOT_WHOLE } from './errors.ts'
 
 /** The settings of redlock 5, of an instance and of a call. */
@@ -56,6 +56,12 @@ export function waitMsOf({ retryCount, retryDelay }: RedlockSettings): number {
   return retryCount === -1 ? Infinity : Math.ceil(retryCount * Math.max(retryDelay, 1))
 }
 
-export function durationOrThrow(duration: number): void {
+export function wholeOrThrow(duration: number): void {
   if (Math.floor(duration) !== duration) throw new Error(NOT_WHOLE)
+}
+
+/** The name is the one that the argument has in the version of redlock whose call it is. */
+export function durationOrThrow(duration: number, name: 'duration' | 'ttl' = 'duration'): void {
+  wholeOrThrow(duration)
+  durationMs(duration, name, { minMs: 50, shorter: 'use 50 or more' })
 }

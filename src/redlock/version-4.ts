@@ -2,7 +2,7 @@ import { callbackify } from 'node:util'
 import { ExecutionError, LockError } from './errors.ts'
 import type { Lock } from './lock.ts'
 import type { Redlock } from './redlock.ts'
-import { settingsOf, type RedlockSettings } from './settings.ts'
+import { durationOrThrow, settingsOf, type RedlockSettings } from './settings.ts'
 
 export type Version4Callback<T> = (error: Error | null, value?: T) => void
 
@@ -52,8 +52,8 @@ export class Version4Lock {
 
   extend(ttl: number, callback?: Version4Callback<Version4Lock>): Promise<Version4Lock> {
     const name = this.resource.join(',')
-    const extended = this.redlock.extend(this.#lock, ttl).then((lock) => {
-      this.#lock = lock
+    const extended = withTtl(ttl, async () => {
+      this.#lock = await this.redlock.extend(this.#lock, ttl)
       return this
     })
     const message = `Cannot extend lock on resource "${name}" because the lock has already expired.`
@@ -71,7 +71,10 @@ export const version4 = {
   ): Promise<Version4Lock> {
     const names = Array.isArray(resource) ? resource : [resource]
     const { retryCount } = settingsOf(options, redlock.settings)
-    const acquired = redlock.acquire(names, ttl, options).then((lock) => new Version4Lock(redlock, lock, retryCount))
+    const acquired = withTtl(
+      ttl,
+      async () => new Version4Lock(redlock, await redlock.acquire(names, ttl, options), retryCount),
+    )
     return settle(acquired, `Exceeded ${retryCount} attempts to lock the resource "${names.join(',')}".`, callback)
   },
 
@@ -87,6 +90,12 @@ export const version4 = {
       tryDispose: async () => void (await lock.unlock().catch(onError)),
     }
   },
+}
+
+/** A duration that is refused is named as redlock 4 names it. */
+async function withTtl<T>(ttl: number, work: () => Promise<T>): Promise<T> {
+  durationOrThrow(ttl, 'ttl')
+  return work()
 }
 
 /** Failures as redlock 4 has them, and its callbacks. */

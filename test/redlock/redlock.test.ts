@@ -359,7 +359,12 @@ test('what redlock takes and this cannot is refused with what to write instead',
   await expect(redlock.release({} as never)).rejects.toThrow(
     'lock: expected one that acquire has returned, got an object',
   )
-  await expect(redlock.acquire([name], 10)).rejects.toThrow('ttl: expected at least 50 ms, got 10')
+  const tooShort = 'duration: expected at least 50 ms, got 10; use 50 or more'
+  await expect(redlock.acquire([name], 10)).rejects.toThrow(tooShort)
+  const long = await redlock.acquire([name], 10_000)
+  await expect(long.extend(10)).rejects.toThrow(tooShort)
+  expect(long.expiration).toBeGreaterThan(0)
+  await long.release()
 })
 
 test.each(['one server', 'a quorum'])(

@@ -33,6 +33,33 @@ test('a lock is taken, extended in place and unlocked, by promises', async () =>
   await expect(lock.extend(1000)).rejects.toThrow('because the lock has already expired')
 })
 
+test('a lock has a greater token than every lock before it, and keeps it when it is extended', async () => {
+  const redlock = new Redlock([client])
+  const first = await redlock.lock(['h', 'i'], 10_000)
+  const { fencingToken } = first
+  await first.extend(20_000)
+  expect(first.fencingToken).toBe(fencingToken)
+  await first.unlock()
+  const second = await redlock.lock('h', 10_000)
+  expect(second.fencingToken).toBeGreaterThan(fencingToken)
+  await second.unlock()
+  const third = await new Redlock([client]).acquire(['i'], 10_000)
+  expect(third.fencingToken).toBeGreaterThan(fencingToken)
+  await third.release()
+})
+
+test('a ttl that is too short is named as redlock 4 names it, and the lock stays as it is', async () => {
+  const redlock = new Redlock([client])
+  const tooShort = 'ttl: expected at least 50 ms, got 20; use 50 or more'
+  await expect(redlock.lock('j', 20)).rejects.toThrow(tooShort)
+  const lock = await redlock.lock('j', 10_000)
+  await expect(lock.extend(20)).rejects.toThrow(tooShort)
+  const told = await new Promise<Error | null>((resolve) => void lock.extend(20, resolve).catch(() => undefined))
+  expect(told).toMatchObject({ name: 'RangeError', message: tooShort })
+  await lock.unlock()
+  expect(await client.exists('j')).toBe(0)
+})
+
 test('and by callbacks', async () => {
   const redlock = new Redlock([client], { retryCount: 1, retryDelay: 10 })
   const lock = await new Promise<Version4Lock>((resolve, reject) => {
