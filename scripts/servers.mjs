@@ -15,11 +15,11 @@ import { openApt } from './servers/debian.mjs'
 import { entryFile, fetchServer } from './servers/fetch.mjs'
 import { withLock } from './servers/lock.mjs'
 import { recipes as ordinary } from './servers/recipes.mjs'
-import { newest, versions } from './servers/versions.mjs'
+import { alsoUsual, versions } from './servers/versions.mjs'
 
 const folder = serversFolder()
 const recipes = { ...ordinary, ...versions }
-const usual = [...Object.keys(ordinary), 'clock-shift', ...newest]
+const usual = [...Object.keys(ordinary), 'clock-shift', ...alsoUsual]
 const names = [...new Set([...usual, ...Object.keys(versions)])]
 
 await main(process.argv.slice(2))

@@ -3,7 +3,7 @@ import type { LeaseRef, LeaseRequest, RoundTrip } from '../../engine.ts'
 import type { Random } from '../../random.ts'
 import { Admission } from './voters/admission.ts'
 import type { RedisClient } from './client.ts'
-import { isDenied, isNoScript, isPermanent, isReadOnly, namingRight } from './drivers/server-errors.ts'
+import { isDenied, isNoScript, isPermanent, isReadOnly, namingRight, plainlyTooOld } from './drivers/server-errors.ts'
 import { NotSentError, ReplicaError } from './errors.ts'
 import { RoundTrips } from './round-trips.ts'
 import { keySet, type KeySet } from './keys.ts'
@@ -305,7 +305,7 @@ export class RedisNode {
   }
 
   #named(error: unknown, script?: Script): unknown {
-    return error === undefined ? error : namingRight(error, script?.text, this.#options.prefix)
+    return error === undefined ? error : namingRight(plainlyTooOld(error), script?.text, this.#options.prefix)
   }
 
   #settle(request: Request, error: unknown, reply: unknown, acknowledged: unknown): void {

@@ -1,4 +1,5 @@
 import { ENQUEUE, OFFERED, PASS, WAITING } from './line-lua.ts'
+import { TOO_OLD } from './drivers/server-errors.ts'
 import { piece, type Piece } from './pieces.ts'
 import { sha1 } from './sha1.ts'
 import {
@@ -133,6 +134,14 @@ const MAY = `  local needed = {'get', 'del', 'pexpire'}
 `
 
 /**
+ * Refuses a server before Redis 6.2, whose lack of SET … GET only the second lease would find. GETEX came with it,
+ * and asked for nothing does nothing.
+ */
+const NEW_ENOUGH = `  local getex = not redis.acl_check_cmd and redis.pcall('getex')
+  if getex and getex['err'] and string.match(getex['err'], 'Unknown') then error('${TOO_OLD}') end
+`
+
+/**
  * KEYS: L and F of each resource. ARGV: owner, ttl, proposal, F's ttl, and 'first' where this user's rights are to be looked
  * at. For a claim also Q of each resource, and 'claim'. For a place in the line, see `ENQUEUE`. The three are one script because a node that sits out may do none of them.
  *
@@ -147,9 +156,11 @@ and redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', ARGV[2]) then
 ${raise('ARGV[4]')}end
 ${NUMBER}${GRANT}${READ}local owner, count, offer = ARGV[1], #KEYS, ''
 if ARGV[5] == '${FIRST}' then
-${MAY}end
+${NEW_ENOUGH}${MAY}end
 if ARGV[5] == 'enqueue' or ARGV[5] == 'share' then
-${PASS}${READERS}${JOINS}${ENQUEUE}${SHARE}if ARGV[5] == 'share' then return share() end
+${PASS}${READERS}${JOINS}${ENQUEUE}${SHARE}if ARGV[5] == 'share' then
+${NEW_ENOUGH}  return share()
+end
 return enqueue()
 end
 if ARGV[5] == 'claim' then

@@ -43,6 +43,14 @@ export function namingRight(error: unknown, script = '', prefix = ''): unknown {
   return new Error(`NOPERM: this user may not use ${rights}; ${all}`, { cause: error })
 }
 
+/** What the acquire script says on a server that would grant a first lease, and fail at the second. */
+export const TOO_OLD = 'this server is older than Redis 6.2 and has no SET with GET: run Redis 7 or Valkey, or later'
+
+/** That error without the surroundings in which a server repeats it. Any other error as it is. */
+export function plainlyTooOld(error: unknown): unknown {
+  return error instanceof Error && error.message.includes(TOO_OLD) ? new Error(TOO_OLD, { cause: error }) : error
+}
+
 /** An error that the server has answered: it begins with a code, such as NOPERM. */
 export function isReply(error: unknown): boolean {
   return error instanceof Error && /^[A-Z]{3,}\b/.test(error.message)
@@ -67,6 +75,7 @@ const PERMANENT = [
   /\binvalid (username-password|password)\b/i,
   /\bunknown (Redis |Valkey )?(sub)?command\b/i,
   DENIED_IN_SCRIPT,
+  new RegExp(TOO_OLD),
   // The connection is used for subscriptions.
   /allowed in this context/i,
 ]
