@@ -24,8 +24,10 @@ export async function elect<T>(locks: Locks, name: string, options: ElectOptions
   optionsOrThrow(options, [...LEASE_OPTIONS, 'signal'])
   const resource = resourceName(name)
   for (;;) {
-    await using lease = await locks.acquire(resource, { ...options, wait: Infinity, reentrant: false })
     const { signal } = options
+    // With a signal: a wait without one is expected to end, and warned of after a while.
+    const ended = signal ?? new AbortController().signal
+    await using lease = await locks.acquire(resource, { ...options, signal: ended, wait: Infinity, reentrant: false })
     signal?.throwIfAborted()
     const stopListening = signal && onAbort(signal, () => lease.stopWork(signal.reason))
     try {

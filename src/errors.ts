@@ -305,7 +305,7 @@ export interface HeldHere {
   readonly shared?: boolean
 }
 
-function heldHere({ forMs, isInside, shared = false }: HeldHere): string {
+export function heldHere({ forMs, isInside, shared = false }: HeldHere): string {
   if (shared) {
     const inside = isInside ? 'this call is inside of the one that reads, and' : 'a call inside of the one that reads'
     return `shared by this very process for ${span(forMs)}; ${inside} waits for itself: take the outer lease without shared`

@@ -1,8 +1,9 @@
 import type { AsyncLocalStorage } from 'node:async_hooks'
-import { named, type HeldHere } from './errors.ts'
+import { heldHere, named, type HeldHere } from './errors.ts'
 import type { Lease } from './lease.ts'
 import type { LeaseRecord } from './lease-record.ts'
-import { asyncStorage } from './platform.ts'
+import type { WaitTerms } from './options.ts'
+import { asyncStorage, warn } from './platform.ts'
 import type { Work } from './section.ts'
 
 /** Work that runs under the lease of a `using`, and the work that this `using` is inside of. */
@@ -21,12 +22,20 @@ interface WantedLease {
   readonly shared: boolean
 }
 
+/** A call that waits. */
+interface Waiting extends WantedLease {
+  readonly terms: WaitTerms
+  waitedMs(): number
+}
+
 /** Made at its first use, because on Node 20 and 22 it makes every promise of the process cost more. */
 let uses: AsyncLocalStorage<Use> | undefined
 
 /** Which `using` of these locks a call is inside of, as far as that is known: it is known of those that say `reentrant`. */
 export class Nesting {
   #watches = false
+  /** What was warned of: that a call may be inside of what it waits for, and that one is. */
+  readonly #warnedOf = new Set<boolean>()
 
   /** What the code that runs now is inside of. */
   current(): Use | undefined {
@@ -50,6 +59,23 @@ export class Nesting {
     const around = this.#around(use).find((lease) => !(shared && lease.shared) && hasSome(lease, resources))
     const held = around ?? found
     return held && { owner: held.owner, forMs: held.heldMs(), isInside: around !== undefined, shared: held.shared }
+  }
+
+  /**
+   * Warns of a wait that nothing ends, once it has lasted for longer than the ttl of a lease of this process that was there before it: it
+   * may be inside of the `using` of that lease, and no error would say so.
+   */
+  standsBehind(use: Use | undefined, waiting: Waiting, lease: LeaseRecord): void {
+    const { waitMs, signal } = waiting.terms
+    const waitedMs = waiting.waitedMs()
+    if (waitMs < Infinity || signal !== undefined) return
+    if (waitedMs <= lease.ttlMs || lease.heldMs() < waitedMs) return
+    this.watch()
+    const here = this.heldHere(use, waiting, lease)!
+    if (this.#warnedOf.has(here.isInside)) return
+    this.#warnedOf.add(here.isInside)
+    const what = `a call waits for ${named(waiting.resources)} without an end`
+    warn(`${what}, ${heldHere(here)}`, 'RINGFENCE_WAITS_FOR_ITSELF')
   }
 
   /** How many leases on one of these names are held around a call. */

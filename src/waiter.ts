@@ -225,7 +225,7 @@ export class Waiter implements AttemptPlan {
 
   /** Until it has the lease or gives up. `triedMs`: the first attempt was made, and this is how long to sleep at most. */
   async #run(triedMs?: number): Promise<void> {
-    const { engine, holdings, fairness } = this.#calls
+    const { engine, holdings, fairness, nesting } = this.#calls
     let watch: Watch | undefined
     let armed = false
     try {
@@ -236,6 +236,7 @@ export class Waiter implements AttemptPlan {
           const here = holdings.find(this.resources)
           if (here !== undefined) {
             this.#refused({ holder: here.owner })
+            if (!this.#isPart) nesting.standsBehind(this.#use, this, here)
             this.#tellWaiting(here.remainingMs())
             // Its end wakes us. The time is for a lease that ends by itself.
             await this.#sleep(here.remainingMs() + 1)

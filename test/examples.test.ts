@@ -61,7 +61,7 @@ const documents = [
 
 async function programs(): Promise<string[]> {
   const files = await readdir(`${root}/examples`, { recursive: true })
-  return files.filter((name) => /\.(mjs|ts)$/.test(name)).map((name) => name.replaceAll('\\', '/'))
+  return files.filter((name) => /\.(mjs|cjs|ts)$/.test(name)).map((name) => name.replaceAll('\\', '/'))
 }
 
 test.each(documents)('%s quotes its examples to the letter', async (document) => {

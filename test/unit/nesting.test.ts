@@ -1,10 +1,14 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { settled } from '../../harness/manual-clock.ts'
 import { Gate, lost } from '../../harness/scripted-engine.ts'
 import type { Lease } from '../../src/lease.ts'
 import { bench, watched, type Bench } from './bench.ts'
 
 const REENTRANT = { reentrant: true }
+
+function after({ clock }: Bench, ms: number): Promise<void> {
+  return new Promise((resolve) => void clock.timer(resolve, ms))
+}
 
 function aborted({ signal }: Lease): Promise<unknown> {
   return new Promise((resolve) => signal.addEventListener('abort', resolve))
@@ -223,6 +227,69 @@ describe('a reentrant call inside of a reentrant using', () => {
     await outer
   })
 })
+
+describe('a call without an end that stands behind a lease of its own process', () => {
+  const waits = "a call waits for 'a' without an end, held by this very process for"
+  const question = 'A lease is not re-entrant: is this call inside of the one that holds it?'
+  const answer = 'this call is inside of the one that holds it: use that lease, or give both calls reentrant: true'
+
+  test.each<[string, (it: Bench) => Promise<unknown>]>([
+    ['an end', (it) => it.locks.acquire('a', { wait: '10m' })],
+    ['a signal', (it) => it.locks.acquire('a', { wait: Infinity, signal: new AbortController().signal })],
+    ['a campaign', (it) => it.locks.elect('a', () => 1)],
+  ])('is not warned of where it has %s', async (_what, call) => {
+    const seen = warnings()
+    const it = bench({ ttl: '30s' })
+    const lease = await it.locks.acquire('a')
+    const waiting = watched(call(it))
+    await it.clock.advance(300_000)
+    expect([waiting.state, seen]).toEqual(['pending', []])
+    await lease.release()
+    await settled()
+  })
+
+  test('is not warned of where one short lease follows another', async () => {
+    const seen = warnings()
+    const it = bench({ ttl: '30s', wait: Infinity })
+    const queue = Array.from({ length: 5 }, () => it.locks.using('a', () => after(it, 20_000)))
+    await it.clock.advance(300_000)
+    await Promise.all(queue)
+    expect(seen).toEqual([])
+  })
+
+  test('is warned of once the lease outlasts its ttl: first by a question, and when it is known by an answer, once each', async () => {
+    const seen = warnings()
+    const it = bench({ ttl: '30s', wait: Infinity })
+    const nested = async (): Promise<void> => {
+      const inner = it.locks.using('a', async () => {
+        const waiting = watched(it.locks.acquire('a'))
+        await it.clock.advance(90_000)
+        expect(waiting.state).toBe('pending')
+        return waiting
+      })
+      const waiting = await inner
+      await settled()
+      await waiting.value!.release()
+    }
+    for (let time = 0; time < 4; time++) await nested()
+    await settled()
+    expect(seen).toEqual([
+      expect.stringMatching(new RegExp(`^${waits} [\\w. ]+\\. ${question.replace('?', '\\?')}$`)),
+      expect.stringMatching(new RegExp(`^${waits} [\\w. ]+; ${answer}$`)),
+    ])
+  })
+})
+
+/** The texts of the process warnings of the test. */
+function warnings(): string[] {
+  const seen: string[] = []
+  const listener = (warning: Error & { code?: string }): void => {
+    if (warning.code === 'RINGFENCE_WAITS_FOR_ITSELF') seen.push(warning.message)
+  }
+  process.on('warning', listener)
+  onTestFinished(() => void process.off('warning', listener))
+  return seen
+}
 
 describe('a call that waits for itself', () => {
   const question = 'A lease is not re-entrant: is this call inside of the one that holds it?'
