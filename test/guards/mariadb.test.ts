@@ -370,4 +370,10 @@ describe('a lease that ends', () => {
     write: (tx, resource, value) => tx.query(SET, [resource, value]),
     read,
   }))
+
+  lostLeaseTrials<mysql.PoolConnection>('mysql2', () => ({
+    transaction: (lease, work) => mariadbGuard(pool2).transaction(lease, work),
+    write: (tx, resource, value) => tx.query({ sql: SET, namedPlaceholders: false }, [resource, value]),
+    read,
+  }))
 })

@@ -1,4 +1,4 @@
-import { PGlite } from '@electric-sql/pglite'
+import { PGlite, type Transaction } from '@electric-sql/pglite'
 import { Client, Pool, type PoolClient } from 'pg'
 import postgres from 'postgres'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -501,5 +501,11 @@ describe('a lease that ends', () => {
     transaction: (lease, work) => postgresGuard(sql).transaction(lease, work),
     write: (tx, resource, value) => tx.unsafe(SET, [resource, value]),
     read: readPool,
+  }))
+
+  lostLeaseTrials<Transaction>('PGlite', () => ({
+    transaction: (lease, work) => postgresGuard(lite).transaction(lease, work),
+    write: (tx, resource, value) => tx.query(SET, [resource, value]),
+    read: readLite,
   }))
 })
