@@ -1,70 +1,22 @@
-import { execFile, spawn } from 'node:child_process'
+import { execFile } from 'node:child_process'
 import { once } from 'node:events'
 import { cpSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { request } from 'node:http'
 import path from 'node:path'
 import { promisify } from 'node:util'
-import { Redis } from 'ioredis'
 import { expect, test } from 'vitest'
 import { startWorker } from '../harness/child.ts'
 import { freePorts } from '../harness/ports.ts'
 import { isGone, isStopped, processTree } from '../harness/process-tree.ts'
-import { startRedis, type RedisServer } from '../harness/servers/redis.ts'
+import { startRedis } from '../harness/servers/redis.ts'
 import { createFolder, removeFolder } from '../harness/temporary-folder.ts'
 import { until } from '../harness/until.ts'
-import { redis } from '../src/engines/redis/index.ts'
 import { redisGuard } from '../src/guards/index.ts'
-import { createLocks, type Locks } from '../src/locks.ts'
 import { isType, type Message } from './process/setup.ts'
+import { keysOf, othersOn, running } from './frameworks-setup.ts'
 
 const root = path.resolve(import.meta.dirname, '..')
 const run = promisify(execFile)
-
-/** Starts a program that goes on until it is told to end. */
-async function running(file: string, env: Record<string, string>, ready: string) {
-  const child = spawn(process.execPath, [file], {
-    cwd: root,
-    env: { ...process.env, ...env, NODE_OPTIONS: '' },
-    stdio: 'pipe',
-  })
-  let output = ''
-  let complaints = ''
-  child.stdout.setEncoding('utf8').on('data', (text: string) => (output += text))
-  child.stderr.setEncoding('utf8').on('data', (text: string) => (complaints += text))
-  const ended = once(child, 'close')
-  const result = ([code]: unknown[]): { code: unknown; output: string } => ({ code, output: output + complaints })
-  const end = async (): Promise<{ code: unknown; output: string }> => {
-    child.kill('SIGTERM')
-    return ended.then(result)
-  }
-  const early = ended.then(() => Promise.reject(new Error(`${file} has ended: ${complaints}`)))
-  await Promise.race([until(() => output.includes(ready), { what: `${file} says '${ready}'` }), early])
-  early.catch(() => undefined)
-  const kill = async (): Promise<void> => void (child.kill('SIGKILL') && (await ended))
-  return { pid: child.pid!, ended: ended.then(result), end, [Symbol.asyncDispose]: kill }
-}
-
-interface Others extends AsyncDisposable {
-  readonly client: Redis
-  readonly locks: Locks
-}
-
-/** The locks of another process than the one that is tested. */
-function othersOn(server: RedisServer): Others {
-  const client = new Redis(server.url)
-  client.on('error', () => undefined)
-  const locks = createLocks(redis(client), { wait: 0 })
-  const close = async (): Promise<void> => {
-    await locks.close()
-    client.disconnect()
-  }
-  return { client, locks, [Symbol.asyncDispose]: close }
-}
-
-async function keysOf(server: RedisServer): Promise<string[]> {
-  const keys = (await server.cli('KEYS', '*')).split('\n')
-  return keys.filter((key) => key !== '' && !key.startsWith('ringfence:'))
-}
 
 const HANDLERS = ['express.mjs', 'fastify.mjs', 'web/serve.mjs']
 

@@ -18,15 +18,18 @@ export function installedVersion(driver) {
   return JSON.parse(readFileSync(path.join('node_modules', driver, 'package.json'), 'utf8')).version
 }
 
-/** Installs one version of a driver into the cache, where it stays, and returns the folder of its package. */
-export function fetchDriver({ driver, version }) {
+/**
+ * Installs one version of a driver into the cache, where it stays, with what else it needs, and returns the folder of its
+ * package.
+ */
+export function fetchDriver({ driver, version, beside = [] }) {
   const folder = path.join(path.dirname(serversFolder()), 'drivers', `${driver.replace('/', '+')}@${version}`)
   const found = path.join(folder, 'node_modules', driver)
   const done = path.join(folder, 'done')
   if (existsSync(done)) return found
   mkdirSync(folder, { recursive: true })
   writeFileSync(path.join(folder, 'package.json'), '{ "private": true }\n')
-  const { status } = spawnSync('npm', ['install', '--no-audit', '--no-fund', `${driver}@${version}`], {
+  const { status } = spawnSync('npm', ['install', '--no-audit', '--no-fund', `${driver}@${version}`, ...beside], {
     cwd: folder,
     stdio: ['ignore', 'ignore', 'inherit'],
   })

@@ -3,5 +3,6 @@ interface Row {
   readonly id: string
 }
 
-export const servers: readonly Row[]
+export const frameworks: readonly Row[]
+export const servers: readonly (Row & { readonly server: string; readonly version?: string })[]
 export const drivers: readonly (Row & { readonly driver: string; readonly version: string })[]

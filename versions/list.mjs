@@ -47,27 +47,29 @@ const file = ['engines/file/conformance', 'engines/file/trials']
 const otel = ['otel/metrics', 'otel/spans']
 
 /**
- * `servers` has the server of `npm run servers` by the program that the tests ask for. Without it, the tests run on what
- * `npm test` runs on.
+ * `use` has the server of `npm run servers` by the program that the tests ask for. Without it, the tests run on what
+ * `npm test` runs on: of that the table has the series, because Debian's updates change the rest. A server that
+ * is `refused` is too old, and its tests say that the engine says so.
  */
 export const servers = [
-  server('Redis', 'redis', {}, redisServer),
+  { ...usualServer('Redis', 'redis-6', '6.0', ['engines/redis/too-old']), refused: true },
+  usualServer('Redis', 'redis', '7.0', redisServer),
   server('Redis', 'redis-8', { redis: 'redis-8' }, redisServer),
   server('Valkey', 'valkey-8', { redis: 'valkey-8', valkey: 'valkey-8' }, redisServer),
   server('Valkey', 'valkey-9', { redis: 'valkey-9', valkey: 'valkey-9' }, redisServer),
   server('PostgreSQL', 'postgres-13', { postgres: 'postgres-13' }, postgres),
-  server('PostgreSQL', 'postgres', {}, postgres),
+  usualServer('PostgreSQL', 'postgres', '15', postgres),
   server('PostgreSQL', 'postgres-17', { postgres: 'postgres-17' }, postgres),
   server('PostgreSQL', 'postgres-18', { postgres: 'postgres-18' }, postgres),
-  server('MariaDB', 'mariadb', {}, mariadb),
+  usualServer('MariaDB', 'mariadb', '10.11', mariadb),
   server('MariaDB', 'mariadb-11', { mariadb: 'mariadb-11' }, mariadb),
   server('MySQL', 'mysql-9', { mariadb: 'mysql-9' }, mariadb),
-  server('MongoDB', 'mongodb', {}, mongodb),
-  server('etcd', 'etcd', {}, etcd),
+  usualServer('MongoDB', 'mongodb', '8.2', mongodb),
+  usualServer('etcd', 'etcd', '3.4', etcd),
   server('etcd', 'etcd-3.5', { etcd: 'etcd-3.5' }, etcd),
-  server('ZooKeeper', 'zookeeper', {}, zookeeper),
+  usualServer('ZooKeeper', 'zookeeper', '3.8', zookeeper),
   server('ZooKeeper', 'zookeeper-3.9', { zookeeper: 'zookeeper-3.9' }, zookeeper),
-  server('Consul', 'consul', {}, consul),
+  usualServer('Consul', 'consul', '1.8.7', consul),
 ]
 
 /** The lowest version that the range in package.json allows, and the newest that there is. */
@@ -87,8 +89,25 @@ export const drivers = [
   ...bothEnds('@opentelemetry/api', ['1.9.0', '1.10.0'], otel),
 ]
 
+/** What is too large to be a dependency of the tests: `npm test` does not have it. */
+export const frameworks = [
+  {
+    id: 'next',
+    product: 'Next.js',
+    driver: 'next',
+    version: '16.4.6',
+    beside: ['react@19.3.1', 'react-dom@19.3.1', 'ioredis@6.0.0'],
+    variable: 'RINGFENCE_NEXT',
+    tests: ['frameworks-next'],
+  },
+]
+
 function server(product, name, use, tests) {
   return { id: name, product, server: name, use, tests }
+}
+
+function usualServer(product, name, version, tests) {
+  return { ...server(product, name, {}, tests), version }
 }
 
 function bothEnds(driver, versions, tests) {

@@ -3,6 +3,7 @@
 //
 //   node versions/main.mjs                          all of them, which takes most of an hour
 //   node versions/main.mjs redis-8 ioredis@4.31.0   some
+//   node versions/main.mjs next                     the example for Next.js in the real one
 //   node versions/main.mjs --fetch                  only fetches what they need
 import { execFileSync, spawnSync } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -10,7 +11,7 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { serversFolder } from '../scripts/servers/cache-folder.mjs'
 import { copyWith, fetchDriver, installedVersion } from './drivers.mjs'
-import { drivers, servers } from './list.mjs'
+import { drivers, frameworks, servers } from './list.mjs'
 import { writeTable } from './table.mjs'
 
 const resultsFile = 'versions/results.json'
@@ -22,7 +23,7 @@ process.chdir(path.join(import.meta.dirname, '..'))
 main(process.argv.slice(2))
 
 function main(args) {
-  const all = [...servers, ...drivers]
+  const all = [...servers, ...drivers, ...frameworks]
   const ids = args.filter((arg) => !arg.startsWith('--'))
   const unknown = ids.filter((id) => !all.some((each) => each.id === id))
   if (unknown.length > 0) {
@@ -34,7 +35,7 @@ function main(args) {
   fetchAll(wanted)
   if (args.includes('--fetch')) return
   for (const each of wanted) {
-    const result = each.driver ? runDriver(each) : runServer(each)
+    const result = each.variable ? runFramework(each) : each.driver ? runDriver(each) : runServer(each)
     keep(each.id, result)
     const { passed, failed, seconds } = result
     process.stdout.write(`${each.id} ${result.version}: ${passed} passed, ${failed.length} failed, ${seconds} s\n`)
@@ -52,8 +53,8 @@ function fetchAll(wanted) {
 }
 
 /** What the project has installed itself needs no copy. */
-function isElsewhere({ driver, version }) {
-  return driver !== undefined && installedVersion(driver) !== version
+function isElsewhere({ driver, version, variable }) {
+  return variable !== undefined || (driver !== undefined && installedVersion(driver) !== version)
 }
 
 function runServer({ server, use, tests }) {
@@ -74,6 +75,12 @@ function runDriver(each) {
   } finally {
     rmSync(cwd, { recursive: true, force: true })
   }
+}
+
+/** The test finds it by a variable: a framework is what an application is made of, and the tests import none of it. */
+function runFramework(each) {
+  const { version, variable, tests } = each
+  return { version, ...run(tests, { env: { [variable]: path.join(fetchDriver(each), '../..') } }) }
 }
 
 function runOrdinary(tests) {

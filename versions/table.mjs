@@ -1,7 +1,7 @@
 // Makes the tables of docs/versions.md from results.json: node versions/table.mjs
 import { readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
-import { drivers, servers } from './list.mjs'
+import { drivers, frameworks, servers } from './list.mjs'
 
 const page = path.join(import.meta.dirname, '../docs/versions.md')
 const { devDependencies } = JSON.parse(readFileSync(path.join(import.meta.dirname, '../package.json'), 'utf8'))
@@ -11,7 +11,8 @@ const results = path.join(import.meta.dirname, 'results.json')
 export function pageWithTables() {
   const found = JSON.parse(readFileSync(results, 'utf8'))
   const text = readFileSync(page, 'utf8')
-  return between(between(text, 'servers', tableOf(servers, found)), 'drivers', tableOf(drivers, found))
+  const lists = { servers, drivers, frameworks }
+  return Object.entries(lists).reduce((page, [name, list]) => between(page, name, tableOf(list, found)), text)
 }
 
 export function writeTable() {
@@ -22,10 +23,14 @@ function tableOf(list, found) {
   const rows = list.map((each) => {
     const what = each.product ?? each.driver
     const result = found[each.id]
-    if (result === undefined)
-      return `| ${what} | ${each.version ?? ''} | ${isOrdinary(each) ? 'in every `npm test`' : 'was not run'} | | |`
+    const refused = each.refused ? ['refused'] : []
+    if (result === undefined) {
+      const ran = [...refused, isOrdinary(each) ? 'in every `npm test`' : 'was not run'].join(', ')
+      return `| ${what} | ${each.version ?? ''} | ${ran} | | |`
+    }
     const { version, passed, skipped, failed, date, commit } = result
     const counts = [
+      ...refused,
       `${passed} passed`,
       ...(skipped > 0 ? [`${skipped} skipped`] : []),
       ...(failed.length > 0 ? [`**${failed.length} failed**`] : []),

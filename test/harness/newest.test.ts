@@ -1,6 +1,8 @@
 import { expect, test } from 'vitest'
 import { server } from '../../harness/binaries.ts'
 import { innerRun } from '../../harness/inner-run.ts'
+import { servers } from '../../versions/list.mjs'
+import { isOrdinary } from '../../versions/table.mjs'
 
 /** The conformance cases that take seconds, on the newest version that Debian has. All versions, and all tests: docs/versions.md. */
 const NEWEST = [
@@ -23,3 +25,11 @@ test.for(NEWEST)(
     expect(server(version).version).toMatch(new RegExp(`^${version.split('-')[1]}\\b`))
   },
 )
+
+test('docs/versions.md names the versions that npm test runs on', () => {
+  const usual = servers.filter(isOrdinary).map((row) => ({ ...row, runs: server(row.server).version }))
+  expect(usual.length).toBeGreaterThan(6)
+  expect(usual.filter(({ version, runs }) => version === undefined || !`${runs}.`.startsWith(`${version}.`))).toEqual(
+    [],
+  )
+})

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
-import { drivers, servers } from '../../versions/list.mjs'
+import { drivers, frameworks, servers } from '../../versions/list.mjs'
 import { isOrdinary, pageWithTables } from '../../versions/table.mjs'
 
 const read = (file: string): string => readFileSync(new URL(`../../${file}`, import.meta.url), 'utf8')
@@ -21,6 +21,6 @@ test('every peer dependency is run at its lowest version', () => {
 
 test('every row was run, by its command or by npm test', () => {
   const results = JSON.parse(read('versions/results.json')) as object
-  const rows = [...servers, ...drivers]
+  const rows = [...servers, ...drivers, ...frameworks]
   expect(rows.filter((row) => !isOrdinary(row) && !(row.id in results)).map(({ id }) => id)).toEqual([])
 })

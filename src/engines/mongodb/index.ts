@@ -20,7 +20,7 @@ export interface MongodbOptions {
   clock?: Clock
 }
 
-/** Leases on MongoDB 4.4 or newer: `mongodb(client.db('app'))`, with a client of the official driver. */
+/** Leases on MongoDB, tested on 8.2: `mongodb(client.db('app'))`, with a client of the official driver. */
 export function mongodb(db: MongoDb, options: MongodbOptions = {}): Engine {
   dbOrThrow(db)
   optionsOrThrow(options, ['collection', 'requestTimeout', 'drift', 'clock'])

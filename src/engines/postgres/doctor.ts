@@ -93,7 +93,8 @@ function unusable(error: unknown): Finding {
 
 function version(facts: SqlRow): Finding {
   const found = `The server is PostgreSQL ${facts['version']}.`
-  if (Number(facts['number']) >= OLDEST) return report.ok('version', found, 'That is new enough.')
+  if (Number(facts['number']) >= OLDEST)
+    return report.ok('version', found, 'The engine is tested on PostgreSQL 13 to 18.')
   return report.critical('version', found, 'The statements need PostgreSQL 12 or newer.', 'Upgrade the server.')
 }
 

@@ -23,7 +23,7 @@ export function checkVersion(build: CommandResult): Finding {
   if (Number.isNaN(minor)) return note(id, 'The server did not tell its version.', 'This was not checked.')
   const found = `The server is MongoDB ${version}.`
   if (major > OLDEST[0] || (major === OLDEST[0] && minor >= OLDEST[1])) {
-    return ok(id, found, 'It has everything that the locks need.')
+    return ok(id, found, 'The locks need 4.4 or newer, and are tested on 8.2.')
   }
   return critical(
     id,
