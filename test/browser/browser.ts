@@ -5,7 +5,7 @@ import { program } from '../../harness/binaries.ts'
 import { createFolder } from '../../harness/temporary-folder.ts'
 
 export interface VisitOptions extends BrowserContextOptions {
-  /** Complaints of the browser that belong to the test, such as that a server which was stopped cannot be reached. */
+  /** Complaints of the browser that belong to the test, such as that a server which was stopped cannot be reached. Never a request to another host. */
   expected?: RegExp
 }
 
@@ -14,6 +14,8 @@ export interface Visitor {
   visit(url: string, options?: VisitOptions): Promise<Page>
   /** Closes what is open: before the servers go, or the pages would complain of that. */
   leave(): Promise<void>
+  /** What the browser has complained about so far. It does not fail the test any more. */
+  complaints(): string[]
 }
 
 const ARGS = [
@@ -25,6 +27,8 @@ const ARGS = [
   '--disable-component-update',
   '--disable-sync',
   '--no-first-run',
+  // No other host is ever reached, whatever a page asks for.
+  '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1',
 ]
 
 /** One browser for the tests of a file, with a new context for each visit. */
@@ -32,7 +36,7 @@ export function oneBrowser(): Visitor {
   let browser: Browser
   let cache: string
   const contexts: BrowserContext[] = []
-  let complaints: string[] = []
+  const complaints: string[] = []
 
   beforeAll(async () => {
     cache = createFolder('browser')
@@ -43,9 +47,7 @@ export function oneBrowser(): Visitor {
   }
   afterEach(async () => {
     await leave()
-    const heard = complaints
-    complaints = []
-    expect(heard).toEqual([])
+    expect(complaints.splice(0)).toEqual([])
   })
   afterAll(async () => {
     await browser?.close()
@@ -56,14 +58,16 @@ export function oneBrowser(): Visitor {
     async visit(url, { expected, ...options } = {}) {
       const context = await browser.newContext(options)
       contexts.push(context)
+      watchRequests(context, new URL(url).origin, (complaint) => complaints.push(complaint))
       const page = await context.newPage()
-      listen(page, new URL(url).origin, (complaint) => {
+      listen(page, (complaint) => {
         if (expected?.test(complaint) !== true) complaints.push(complaint)
       })
       await page.goto(url)
       return page
     },
     leave,
+    complaints: () => complaints.splice(0),
   }
 }
 
@@ -76,7 +80,18 @@ function openBrowser(cache: string): Promise<Browser> {
   })
 }
 
-function listen(page: Page, origin: string, complain: (complaint: string) => void): void {
+/** Of the page, its workers and the windows that it opens. */
+function watchRequests(context: BrowserContext, origin: string, complain: (complaint: string) => void): void {
+  const look = (url: string, ours: string): void => {
+    if (!url.startsWith(`${ours}/`) && !url.startsWith('data:')) complain(`request: ${url}`)
+  }
+  context.on('request', (request) => look(request.url(), origin))
+  context.on('page', (page) => {
+    page.on('websocket', (socket) => look(socket.url(), origin.replace('http', 'ws')))
+  })
+}
+
+function listen(page: Page, complain: (complaint: string) => void): void {
   page.on('console', (message) => {
     if (message.type() === 'error' || message.type() === 'warning') complain(`console: ${message.text()}`)
   })
@@ -84,10 +99,6 @@ function listen(page: Page, origin: string, complain: (complaint: string) => voi
   page.on('dialog', (dialog) => {
     complain(`dialog: ${dialog.message()}`)
     void dialog.dismiss()
-  })
-  page.on('request', (request) => {
-    const url = request.url()
-    if (!url.startsWith(`${origin}/`) && !url.startsWith('data:')) complain(`request: ${url}`)
   })
 }
 

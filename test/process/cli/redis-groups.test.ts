@@ -57,7 +57,7 @@ function run(RINGFENCE_URL: string, ...args: string[]): Promise<Ended> {
   return home.run(args, { env: { RINGFENCE_URL } })
 }
 
-/** A lease that is seen, refused to others and ended by force, and what the doctor and the dashboard say. */
+/** Every verb that asks servers, but `runs`: a lease that is seen, refused to others and ended by force, a leader, what the doctor and the dashboard say. */
 async function tryAllVerbs(url: string, secrets = [PASSWORD, encoded, SENTINEL_PASSWORD]): Promise<void> {
   const env = { RINGFENCE_URL: url }
   expect(await run(url, 'init')).toMatchObject({ code: 0, stderr: '' })
@@ -76,13 +76,16 @@ async function tryAllVerbs(url: string, secrets = [PASSWORD, encoded, SENTINEL_P
   expect(await run(url, 'release', '--force', '--yes', 'job')).toMatchObject({ code: 0 })
   expect(await holder.ended).toMatchObject({ code: EXIT.lost })
   await viewer.misses('job')
+  expect(await run(url, 'elect', 'job', '--', 'echo', 'leads')).toMatchObject({ code: 0, stdout: 'leads\n' })
+  const bench = await run(url, 'bench', '--count', '5', '--for', '200ms', '--json')
+  expect(bench).toMatchObject({ code: 0, stderr: '' })
   dashboard.signal('SIGTERM')
   expect(await dashboard.ended).toMatchObject({ code: 0 })
-  for (const { stdout, stderr } of [status, doctor, holder, dashboard])
+  for (const { stdout, stderr } of [status, doctor, holder, dashboard, bench])
     for (const secret of secrets) expect(stdout + stderr).not.toContain(secret)
 }
 
-test.concurrent('a quorum with TLS and a login for each node by URL: run, status, doctor, release and the dashboard work', async () => {
+test.concurrent('a quorum with TLS and a login for each node by URL: run, elect, status, doctor, bench, release and the dashboard work', async () => {
   const passwords = ['hush-a', 'hush-b', 'hush-c']
   await using quorum = await onFreePorts(3, async (ports) => {
     const { stop } = await startGroup(
@@ -113,9 +116,10 @@ test.concurrent('a quorum with TLS and a login for each node by URL: run, status
 
 describe.concurrent.each([
   ['sentinels', sentinelUrl],
+  ['sentinels and a master with TLS and a login each', () => secureSentinelUrl() + ca()],
   ['a Cluster with TLS', () => secureClusterUrl() + ca()],
 ])('%s by URL', (_name, url) => {
-  test('run, status, doctor, release and the dashboard work', () => tryAllVerbs(url()))
+  test('run, elect, status, doctor, bench, release and the dashboard work', () => tryAllVerbs(url()))
 
   test('the runs of a job are recorded there', async () => {
     const env = { RINGFENCE_URL: url(), RINGFENCE_STORE: url() }
@@ -125,11 +129,8 @@ describe.concurrent.each([
   })
 })
 
-test.concurrent.each([
-  ['a Cluster', clusterUrl],
-  ['sentinels and a master with TLS and a login each', () => secureSentinelUrl() + ca()],
-])('%s by URL grants', async (_name, url) => {
-  expect(await run(url(), 'run', '--no-wait', 'other', '--', 'echo', 'in')).toEqual({
+test.concurrent('a Cluster by URL grants', async () => {
+  expect(await run(clusterUrl(), 'run', '--no-wait', 'other', '--', 'echo', 'in')).toEqual({
     code: 0,
     signal: null,
     stdout: 'in\n',
