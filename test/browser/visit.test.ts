@@ -37,5 +37,7 @@ test.each([
   const heard: string[] = []
   const told = (): boolean => heard.push(...browser.complaints()) > 0
   await until(told, { what: 'the request is noticed' })
+  await browser.leave()
+  heard.push(...browser.complaints())
   expect(new Set(heard)).toEqual(new Set([expect.stringMatching(/^request: (http|ws):\/\/(elsewhere\.invalid|127\.0\.0\.1:1)\/$/)]))
 })
