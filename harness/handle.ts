@@ -1,8 +1,14 @@
-import type { Server } from './process.ts'
+import type { Command, Server } from './process.ts'
 
 export interface Address {
   port: number
   url: string
+}
+
+interface RestartOptions {
+  empty?: boolean
+  prepare?: () => void
+  as?: (command: Command) => Command
 }
 
 /** What every server of the tests can do, whatever its kind. */
@@ -52,9 +58,9 @@ export class ServerHandle implements AsyncDisposable {
     return this.#server.kill()
   }
 
-  /** `prepare` is called while it is down. */
-  restart({ empty = false, prepare }: { empty?: boolean; prepare?: () => void } = {}): Promise<void> {
-    return this.#server.restart(empty ? this.#empty : prepare)
+  /** `prepare` is called while it is down. `as` makes another command of its own, such as a newer version on the same data. */
+  restart({ empty = false, prepare, as }: RestartOptions = {}): Promise<void> {
+    return this.#server.restart(empty ? this.#empty : prepare, as)
   }
 
   /** For good: removes the data too. */

@@ -42,7 +42,7 @@ process.on('exit', () => {
 
 /** One server process that tests can freeze, kill and start again. */
 export class Server implements AsyncDisposable {
-  readonly #plan: ServerPlan
+  #plan: ServerPlan
   #child: ChildProcess | undefined
   #exited: Promise<void> = Promise.resolve()
   #log = ''
@@ -111,11 +111,15 @@ export class Server implements AsyncDisposable {
     await until(() => tree.every(isGone), { what: `${this.name} is dead` })
   }
 
-  /** Starts again with the same command, ending the server first where it runs. */
-  async restart(prepare: () => void | Promise<void> = () => undefined): Promise<void> {
+  /** Starts again with the same command, or with what `as` makes of it from now on, ending the server first where it runs. */
+  async restart(
+    prepare: () => void | Promise<void> = () => undefined,
+    as?: (command: Command) => Command,
+  ): Promise<void> {
     if (this.#stopped) throw new Error(`${this.name} was stopped for good`)
     await this.#end()
     await prepare()
+    if (as !== undefined) this.#plan = { ...this.#plan, command: as(this.#plan.command) }
     await this.#launch()
   }
 

@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs'
 import path from 'node:path'
-import { program } from '../binaries.ts'
+import { program, programOf, type Program } from '../binaries.ts'
 import { shiftedClock, type ShiftedClock } from '../faults/clock.ts'
 import { ServerHandle } from '../handle.ts'
 import { onFreePorts } from '../ports.ts'
@@ -16,6 +16,8 @@ export interface PostgresOptions {
   standby?: boolean
   /** Starts as a copy of this one, and follows it. */
   replicaOf?: PostgresServer
+  /** Another version than the others, as the manifest names it: `postgres-18`. */
+  version?: string
 }
 
 export class PostgresServer extends ServerHandle {
@@ -23,8 +25,8 @@ export class PostgresServer extends ServerHandle {
   readonly database = 'postgres'
   readonly #clock: ShiftedClock | undefined
 
-  constructor(server: Server, port: number, data: string, clock: ShiftedClock | undefined) {
-    super(server, { port, url: `postgres://postgres@127.0.0.1:${port}/postgres` }, () => createData(data))
+  constructor(server: Server, port: number, empty: () => Promise<void>, clock: ShiftedClock | undefined) {
+    super(server, { port, url: `postgres://postgres@127.0.0.1:${port}/postgres` }, empty)
     this.#clock = clock
   }
 
@@ -50,10 +52,13 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
   return onFreePorts(1, async ([port = 0]) => {
     const folder = createFolder('postgres')
     const data = path.join(folder, 'data')
-    await (options.replicaOf === undefined ? createData(data) : copyData(data, options.replicaOf))
+    const { version } = options
+    const named = (name: string): Program => (version === undefined ? program(name) : programOf(version, name))
+    const empty = (): Promise<void> => createData(data, named('initdb'))
+    await (options.replicaOf === undefined ? empty() : copyData(data, options.replicaOf))
     if (options.standby === true) writeFileSync(path.join(data, 'standby.signal'), '')
     const clock = options.clockShift === true ? shiftedClock(folder) : undefined
-    const { path: postgres, env } = program('postgres')
+    const { path: postgres, env } = named('postgres')
     // The compiler for queries would need a library of 100 MB that is not fetched.
     const settings = Object.entries({ fsync: 'off', jit: 'off', ...options.settings })
     const server = await Server.start({
@@ -79,13 +84,12 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
       // Fast shutdown: TERM would wait for the clients to leave.
       stopSignal: 'SIGINT',
     })
-    return new PostgresServer(server, port, data, clock)
+    return new PostgresServer(server, port, empty, clock)
   })
 }
 
-async function createData(data: string): Promise<void> {
+async function createData(data: string, { path: initdb, env }: Program): Promise<void> {
   emptyFolder(data)
-  const { path: initdb, env } = program('initdb')
   const args = ['-D', data, '-U', 'postgres', '-A', 'trust', '-N', '-E', 'UTF8', '--locale=C']
   await runTool({ path: initdb, args, env, cwd: data })
 }
