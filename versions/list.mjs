@@ -102,6 +102,9 @@ export const frameworks = [
   },
 ]
 
+/** Older commits of ringfence, beside which this one is run. Their results are on the page about upgrades. */
+export const olds = [{ id: 'ringfence@d505523', commit: 'd505523' }]
+
 function server(product, name, use, tests) {
   return { id: name, product, server: name, use, tests }
 }

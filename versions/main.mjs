@@ -4,6 +4,7 @@
 //   node versions/main.mjs                          all of them, which takes most of an hour
 //   node versions/main.mjs redis-8 ioredis@4.31.0   some
 //   node versions/main.mjs next                     the example for Next.js in the real one
+//   node versions/main.mjs ringfence@d505523        this ringfence beside an older one, on the same servers; keeps no result
 //   node versions/main.mjs --fetch                  only fetches what they need
 import { execFileSync, spawnSync } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -11,7 +12,8 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { serversFolder } from '../scripts/servers/cache-folder.mjs'
 import { copyWith, fetchDriver, installedVersion } from './drivers.mjs'
-import { drivers, frameworks, servers } from './list.mjs'
+import { drivers, frameworks, olds, servers } from './list.mjs'
+import { runBeside } from './old-ringfence.mjs'
 import { writeTable } from './table.mjs'
 
 const resultsFile = 'versions/results.json'
@@ -23,7 +25,7 @@ process.chdir(path.join(import.meta.dirname, '..'))
 main(process.argv.slice(2))
 
 function main(args) {
-  const all = [...servers, ...drivers, ...frameworks]
+  const all = [...servers, ...drivers, ...frameworks, ...olds]
   const ids = args.filter((arg) => !arg.startsWith('--'))
   const unknown = ids.filter((id) => !all.some((each) => each.id === id))
   if (unknown.length > 0) {
@@ -35,6 +37,10 @@ function main(args) {
   fetchAll(wanted)
   if (args.includes('--fetch')) return
   for (const each of wanted) {
+    if (each.commit !== undefined) {
+      if (!runBeside(each)) process.exitCode = 1
+      continue
+    }
     const result = each.variable ? runFramework(each) : each.driver ? runDriver(each) : runServer(each)
     keep(each.id, result)
     const { passed, failed, seconds } = result
