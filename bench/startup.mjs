@@ -22,8 +22,18 @@ const BARE = 'node -e 0'
 const OURS = 'ringfence, ringfence/redis'
 const VERSION = 'ringfence --version'
 const STATUS = 'ringfence status'
-/** What is promised of the processor time: of some what is added to `node -e 0`, of others how many times it is. */
-const MOST = { [OURS]: { addedMs: 35 }, [VERSION]: { ratio: 2 }, [STATUS]: { ratio: 2 } }
+const RUN = 'ringfence run x -- true'
+const version = spawnSync(NODE, ['--version'], { encoding: 'utf8' }).stdout.trim()
+/**
+ * The most processor time that is right: of some what is added to `node -e 0`, of others how many times it is. Of `run` it is what was measured, 1.92 on
+ * Node 20 and 2.86 since 22, which starts in half the time, with room for a busy machine.
+ */
+const MOST = {
+  [OURS]: { addedMs: 35 },
+  [VERSION]: { ratio: 2 },
+  [STATUS]: { ratio: 2 },
+  [RUN]: { ratio: version.startsWith('v20.') ? 2.4 : 3.5 },
+}
 
 /** What is started, with the arguments of Node. */
 const all = new Map([
@@ -38,7 +48,7 @@ const all = new Map([
   [`${OURS}, ioredis`, importing('ringfence', 'ringfence/redis', 'ioredis')],
   [VERSION, [command, '--version']],
   [STATUS, [command, 'status']],
-  ['ringfence run x -- true', [command, 'run', 'x', '--', 'true']],
+  [RUN, [command, 'run', 'x', '--', 'true']],
   ['the least that run needs', [fileURLToPath(new URL('least-of-run.cjs', import.meta.url))]],
 ])
 const cases = new Map([...all].filter(([name]) => name === BARE || WHICH.test(name)))
@@ -83,7 +93,6 @@ try {
   rmSync(folder, { recursive: true, force: true })
 }
 
-const version = spawnSync(NODE, ['--version'], { encoding: 'utf8' }).stdout.trim()
 const bareTookMs = median(rounds.map(([bare]) => bare.tookMs))
 const [load] = loadavg()
 console.log(`Node ${version}, ${ROUNDS} rounds; node -e 0 took ${bareTookMs.toFixed(0)} ms; load ${load.toFixed(1)}\n`)
@@ -102,7 +111,7 @@ for (const [index, name] of [...cases.keys()].entries()) {
     `${addedMs.padStart(8)}${times.padStart(8)}${spread.padStart(18)}${usedMs.toFixed(1).padStart(15)}${ratio.toFixed(2).padStart(8)}   ${name}`,
   )
   const most = MOST[name]
-  if (ratio > most?.ratio) broken.push(`${name}: ${ratio.toFixed(2)} times ${BARE}, at most ${most.ratio} are promised`)
+  if (ratio > most?.ratio) broken.push(`${name}: ${ratio.toFixed(2)} times ${BARE}, at most ${most.ratio} are right`)
   if (usedMs - bareMs > most?.addedMs) broken.push(`${name}: more than ${most.addedMs} ms of processor time`)
 }
 for (const promise of broken) console.log(`\nNot kept: ${promise}`)
