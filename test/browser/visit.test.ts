@@ -23,7 +23,10 @@ afterAll(() => {
 test.each([
   ['an image', `<img src="${OTHER}">`],
   ['a script', `<script src="${OTHER}"></script>`],
-  ['a font of a style sheet', `<style>@font-face { font-family: x; src: url(${OTHER}) } p { font-family: x }</style><p>x`],
+  [
+    'a font of a style sheet',
+    `<style>@font-face { font-family: x; src: url(${OTHER}) } p { font-family: x }</style><p>x`,
+  ],
   ['a frame', `<iframe src="${OTHER}"></iframe>`],
   ['fetch', `<script>fetch('${OTHER}')</script>`],
   ['a beacon', `<script>navigator.sendBeacon('${OTHER}')</script>`],
@@ -39,5 +42,7 @@ test.each([
   await until(told, { what: 'the request is noticed' })
   await browser.leave()
   heard.push(...browser.complaints())
-  expect(new Set(heard)).toEqual(new Set([expect.stringMatching(/^request: (http|ws):\/\/(elsewhere\.invalid|127\.0\.0\.1:1)\/$/)]))
+  expect(new Set(heard)).toEqual(
+    new Set([expect.stringMatching(/^request: (http|ws):\/\/(elsewhere\.invalid|127\.0\.0\.1:1)\/$/)]),
+  )
 })
