@@ -3,7 +3,9 @@ import type { History } from '../sim/history.ts'
 import type { Process } from '../sim/process.ts'
 import type { Seeded } from '../sim/random.ts'
 import type { Reply } from '../sim/redis.ts'
-import type { FateName, Plan } from './plan.ts'
+import { Connection, type Link } from './connection.ts'
+import { drawFate, PROMPT, recordFate, travelMs, type Fate } from './fates.ts'
+import type { Plan } from './plan.ts'
 
 /** A request in words: which step of the protocol it is, and whose. */
 export interface Words {
@@ -18,8 +20,10 @@ export interface Request<T> {
   readonly words: readonly Words[]
   /** Which server, if there are several. */
   readonly node?: string
-  /** Makes it, on the real server. */
+  /** Makes it, on the real server; more than once, if it is sent again. */
   visit(): Promise<T>
+  /** Its driver sends it again by itself when its connection breaks before the answer. Default false. */
+  readonly sendsAgain?: boolean
   /**
    * What was answered to each of them, as the checkers read it: a list is a refusal, `[0]` of a renewal means that nothing was
    * there, an error is one that the server is not expected to answer.
@@ -32,19 +36,17 @@ export interface Request<T> {
   readonly signal?: AbortSignal
 }
 
-interface Fate {
-  readonly kind: FateName | 'prompt'
-  /** Until the request or its answer goes on, or until the driver notices that it does not. */
-  readonly ms: number
-  /** How much later than that it reaches the server in spite of that. */
-  readonly lateMs: number
-}
-
-const PROMPT: Fate = { kind: 'prompt', ms: 0, lateMs: 0 }
-
 /** A bug that every engine may have: what an acquire of unknown outcome may have been granted is not given back. */
 const NOT_UNDONE_NAME = 'an acquire of unknown outcome that is not undone'
 export const NOT_UNDONE = { [NOT_UNDONE_NAME]: 'clean-up' }
+
+/** A driver connects again within this time. */
+const MOST_RECONNECT_MS = 100
+
+/** What a driver makes of a broken connection that does not send again what was under way on it. */
+function lost(fate: Fate): Fate {
+  return { ...fate, kind: 'lost answer' }
+}
 
 /** What requests reach: the server with its clock, one at a time or those of the same moment side by side. */
 export class Door {
@@ -76,7 +78,7 @@ export class Door {
   }
 }
 
-interface CourierParts {
+export interface CourierParts {
   readonly time: Time
   readonly history: History
   readonly process: Process
@@ -95,8 +97,10 @@ interface CourierParts {
  */
 export class Courier {
   readonly #parts: CourierParts
-  readonly #unknown = new Set<string>()
+  /** Whose steps have an outcome that is not known. */
+  readonly unknown = new Set<string>()
   #sent = 0
+  #connections = 0
   /** From now on everything travels promptly. */
   isHealed = false
 
@@ -104,15 +108,37 @@ export class Courier {
     this.#parts = parts
   }
 
+  /** Opens a connection to the server. */
+  connect<Q, A>(link: Link<Q, A>): Connection<Q, A> {
+    const random = this.#parts.random.fork(`connection ${this.#connections++}`)
+    return new Connection({ ...this.#parts, random }, this, link)
+  }
+
+  /** Whether these words are what the known bug leaves out. */
+  forgets(words: readonly Words[]): boolean {
+    const { wrong } = this.#parts
+    return wrong === NOT_UNDONE_NAME && words.every(({ what, owner }) => what === 'release' && this.unknown.has(owner))
+  }
+
+  /** The process has lost something that promises rest on, as the checkers know it. */
+  loses(name: 'session'): void {
+    const { history, time, process } = this.#parts
+    history.add({
+      at: time.nowMs,
+      kind: 'fault',
+      name,
+      on: process.name,
+      text: JSON.stringify({ kind: `loses its ${name}` }),
+      ms: 0,
+    })
+  }
+
   carry<T>(request: Request<T>): Promise<T> {
-    const { time, history, process, random, door, plan, wrong, nextId } = this.#parts
-    if (
-      wrong === NOT_UNDONE_NAME &&
-      request.words.every(({ what, owner }) => what === 'release' && this.#unknown.has(owner))
-    )
-      return new Promise(() => undefined)
+    const { time, history, process, random, door, plan, nextId } = this.#parts
+    if (this.forgets(request.words)) return new Promise(() => undefined)
     const own = random.fork(this.#sent++)
-    const fate = this.isHealed ? PROMPT : drawFate(own, plan)
+    const drawn = this.isHealed ? PROMPT : drawFate(own, plan)
+    const fate = drawn.kind === 'sent again' && request.sendsAgain !== true ? lost(drawn) : drawn
     const steps = request.words.map((words) => ({
       former: '',
       ...words,
@@ -123,12 +149,12 @@ export class Courier {
     const tell = (kind: 'heard' | 'dropped'): void => {
       for (const step of steps) {
         history.add({ at: time.nowMs, kind, ...step })
-        if (kind === 'dropped') this.#unknown.add(step.owner).add(step.former)
+        if (kind === 'dropped') this.unknown.add(step.owner).add(step.former)
       }
     }
     const leavesMs = process.leave()
     for (const step of steps) history.add({ at: leavesMs, kind: 'send', ...step, again: false })
-    if (fate.kind !== 'prompt') this.#record(fate, leavesMs, request.words[0]!)
+    if (fate.kind !== 'prompt') recordFate(this.#parts, fate, leavesMs, request.words[0]!)
     return new Promise<T>((resolve, reject) => {
       let isOpen = true
       /** What becomes known to the process. */
@@ -156,11 +182,11 @@ export class Courier {
         }
       }
       const answer = (how: () => void): void => {
-        const backMs = time.nowMs + this.#travelMs(own)
+        const backMs = time.nowMs + travelMs(plan, own)
         if (fate.kind === 'lost answer') breaks(backMs + fate.ms)
         else settle(backMs + (fate.kind === 'slow answer' ? fate.ms : 0), how, 'heard')
       }
-      const visit = async (): Promise<void> => {
+      const visit = async (isAnswered: boolean): Promise<void> => {
         let how: () => void
         try {
           const result = await request.visit()
@@ -170,10 +196,16 @@ export class Courier {
           executed(request.refusals(error))
           how = () => reject(error)
         }
-        answer(how)
+        if (isAnswered) answer(how)
       }
-      const arrivesMs = leavesMs + this.#travelMs(own)
-      const arrive = (atMs: number): void => time.at(atMs, () => door.enter(visit))
+      const arrivesMs = leavesMs + travelMs(plan, own)
+      const arrive = (atMs: number, isAnswered = true): void => time.at(atMs, () => door.enter(() => visit(isAnswered)))
+      const again = (): void => {
+        if (!isOpen) return
+        const againMs = process.leave()
+        for (const step of steps) history.add({ at: againMs, kind: 'send', ...step, again: true })
+        arrive(againMs + travelMs(plan, own))
+      }
       switch (fate.kind) {
         case 'lost request':
           return breaks(arrivesMs + fate.ms)
@@ -182,6 +214,10 @@ export class Courier {
           return arrive(arrivesMs + fate.ms + fate.lateMs)
         case 'slow request':
           return arrive(arrivesMs + fate.ms)
+        case 'sent again':
+          // The first one was lost, or its answer, or it comes later than the second.
+          if (own.chance(2 / 3)) arrive(arrivesMs + own.pick([0, fate.ms + fate.lateMs]), false)
+          return time.at(arrivesMs + fate.ms + own.between(0, MOST_RECONNECT_MS), () => process.enter(again))
         case 'repeated':
           arrive(arrivesMs)
           return arrive(arrivesMs + fate.ms)
@@ -190,33 +226,7 @@ export class Courier {
       }
     })
   }
-
-  #record({ kind: name, ms, lateMs }: Fate, at: number, { what }: Words): void {
-    const late = lateMs > 0 ? { lateMs } : {}
-    const text = JSON.stringify({ kind: `${name}: ${what}`, ms, ...late })
-    this.#parts.history.add({ at, kind: 'fault', name, on: this.#parts.process.name, text, ms })
-  }
-
-  #travelMs(random: Seeded): number {
-    const { baseMs, jitterMs } = this.#parts.plan.latency
-    return baseMs + jitterMs * random.fraction()
-  }
 }
 
 /** Where there is one server, or what looks like one. */
-const NODE = 'server'
-
-function drawFate(random: Seeded, { fates, ttlMs }: Plan): Fate {
-  let left = random.fraction()
-  for (const [kind, chance] of Object.entries(fates) as [FateName, number][]) {
-    left -= chance
-    if (left >= 0) continue
-    return { kind, ms: someMs(random, ttlMs), lateMs: kind === 'late request' ? someMs(random, ttlMs) : 0 }
-  }
-  return PROMPT
-}
-
-/** A moment, a part of a lease's time, or more than that. */
-function someMs(random: Seeded, ttlMs: number): number {
-  return random.pick([random.between(0, 30), random.between(0, 0.3) * ttlMs, random.between(0.3, 1.5) * ttlMs])
-}
+export const NODE = 'server'

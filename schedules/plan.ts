@@ -34,7 +34,14 @@ export interface ClientPlan {
   readonly driver: number
 }
 
-export type FateName = 'slow request' | 'slow answer' | 'lost request' | 'lost answer' | 'late request' | 'repeated'
+export type FateName =
+  | 'slow request'
+  | 'slow answer'
+  | 'lost request'
+  | 'lost answer'
+  | 'late request'
+  | 'repeated'
+  | 'sent again'
 
 /** What is known of an engine before its schedules are drawn. */
 export interface Bounds {
@@ -45,6 +52,8 @@ export interface Bounds {
   readonly shared: boolean
   /** Whether its transport may send a request twice. */
   readonly repeats: boolean
+  /** Whether a driver of it sends a request again by itself when its connection breaks before the answer. Default false. */
+  readonly sendsAgain?: boolean
   /**
    * Whether all processes read one clock, and what they ask for is done before their next step: then a process may stand still only
    * between two events, since in the middle of one it would ask from the future.
@@ -68,10 +77,11 @@ const CALM = {
   'lost answer': 0,
   'late request': 0,
   repeated: 0,
+  'sent again': 0,
 } satisfies Plan['fates']
 
 export function drawPlan(seed: number | string, bounds: Bounds): Plan {
-  const { grainMs = 1, shared, repeats, oneClock = false, readersApart = false } = bounds
+  const { grainMs = 1, shared, repeats, sendsAgain = false, oneClock = false, readersApart = false } = bounds
   const [least, most] = bounds.ttlMs
   const random = new Seeded(`schedule ${seed}`)
   const speed = (): number => {
@@ -114,6 +124,7 @@ export function drawPlan(seed: number | string, bounds: Bounds): Plan {
       'lost answer': lossy(),
       'late request': lossy(),
       ...(repeats ? { repeated: lossy() } : {}),
+      ...(sendsAgain ? { 'sent again': lossy() } : {}),
     },
     togetherMs: Number(seed) % RACES_EVERY === 0 ? 5 : 0,
     faults:

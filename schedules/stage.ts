@@ -82,7 +82,9 @@ export class Stage {
     const courier = new Courier({ ...parts, random: random.fork('courier') })
     courier.isHealed = this.nemesis.isOver
     this.#couriers.push(courier)
-    const engine = this.#target.open({ process, courier, random: random.fork('engine'), driver, wrong: this.#wrong })
+    const { maxTtlMs } = plan
+    const seam = { process, courier, random: random.fork('engine'), driver, maxTtlMs, wrong: this.#wrong }
+    const engine = this.#target.open(seam)
     const extend = engine.extend.bind(engine)
     engine.extend = (leases) => {
       // An extension to a shorter time shortens the lease as soon as it is sent.
@@ -90,7 +92,7 @@ export class Stage {
       return extend(leases)
     }
     if (this.#target.looksFirst === true) this.#tellReleases(engine, name)
-    const { ttlMs, maxTtlMs, readers, kinds } = plan
+    const { ttlMs, readers, kinds } = plan
     const locks = createLocks(engine, {
       ttl: ttlMs,
       label: name,

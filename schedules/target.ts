@@ -12,6 +12,8 @@ export interface Seam {
   readonly random: Seeded
   /** Which of several drivers, from 0 to below 1. */
   readonly driver: number
+  /** The longest ttl that is asked for. */
+  readonly maxTtlMs: number
   /** A known bug is put into what the client sends, by its name. */
   readonly wrong: string | undefined
 }

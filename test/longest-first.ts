@@ -60,6 +60,8 @@ export const FIRST: readonly string[] = [
   'engines/redis/admission-recovery',
   'process/cli/migrate',
   'engines/redis/peers/side-by-side',
+  'schedules/postgres-advisory',
+  'schedules/zookeeper',
   'schedules/etcd',
   'schedules/consul',
   'schedules/postgres',

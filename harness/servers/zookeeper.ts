@@ -2,6 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import path from 'node:path'
 import { program, server as installed } from '../binaries.ts'
+import { shiftedClock, type ShiftedClock } from '../faults/clock.ts'
 import { startGroup, type Group } from '../group.ts'
 import { ServerHandle } from '../handle.ts'
 import { onFreePorts } from '../ports.ts'
@@ -24,6 +25,8 @@ export interface ZookeeperOptions {
   minSessionMs?: number
   /** Java properties: `{ 'zookeeper.forceSync': 'yes' }`. */
   properties?: Record<string, string>
+  /** Lets `stopClock` hold the wall clock of this server alone. */
+  clockShift?: boolean
 }
 
 // The unit of ZooKeeper's timeouts: a session lasts at least 2 of them.
@@ -36,8 +39,17 @@ const maxSessionMs = 120_000
 const QUICK_JAVA = ['-Xmx96m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-XX:-UsePerfData']
 
 export class ZookeeperServer extends ServerHandle {
-  constructor(server: Server, { clientPort }: Member, empty: () => void) {
+  readonly #clock: ShiftedClock | undefined
+
+  constructor(server: Server, { clientPort }: Member, empty: () => void, clock: ShiftedClock | undefined) {
     super(server, { port: clientPort, url: `zookeeper://127.0.0.1:${clientPort}` }, empty)
+    this.#clock = clock
+  }
+
+  /** Needs `clockShift`. Makes this server's wall clock stand still at this time (ms since 1970), until it is called again. */
+  stopClock(wallMs: number): void {
+    if (this.#clock === undefined) throw new Error('start the server with clockShift: true to stop its clock')
+    this.#clock.stop(wallMs)
   }
 
   /** The answer to a four-letter command, such as `ruok` or `cons`. */
@@ -108,14 +120,16 @@ log4j.appender.out.layout=org.apache.log4j.PatternLayout
 log4j.appender.out.layout.ConversionPattern=%p %c{1} %m%n
 `,
   )
+  const clock = options.clockShift === true ? shiftedClock(folder) : undefined
+  const command = javaCommand(folder, options)
   const server = await Server.start({
     name: `zookeeper:${member.clientPort}`,
     folder,
-    command: javaCommand(folder, options),
+    command: { ...command, env: { ...command.env, ...clock?.env } },
     port: member.clientPort,
     ready: async () => (await modeOf(member.clientPort)) !== undefined,
   })
-  return new ZookeeperServer(server, member, makeData)
+  return new ZookeeperServer(server, member, makeData, clock)
 }
 
 function configuration(folder: string, member: Member, members: readonly Member[], options: ZookeeperOptions): string {

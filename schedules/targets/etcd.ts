@@ -3,7 +3,8 @@ import { startEtcd } from '../../harness/servers/etcd.ts'
 import { NOT_UNDONE } from '../courier.ts'
 import type { Target } from '../target.ts'
 import { ownersIn, seenBy, wordsOf } from '../words.ts'
-import { ask, carriedFetch, Expiries, type HttpAnswer, type HttpAsked, type HttpWords } from './http.ts'
+import { Expiries } from './expiries.ts'
+import { ask, carriedFetch, type HttpAnswer, type HttpAsked, type HttpWords } from './http.ts'
 
 const REQUEST_TIMEOUT_MS = 300
 const WALL_MS = 1_700_000_000_000

@@ -25,7 +25,7 @@ export async function mongodbTarget(): Promise<Target> {
   return {
     name: 'mongodb',
     wrong: { ...seenBy(CHANGES), ...NOT_UNDONE },
-    bounds: { ttlMs: [400, 2000], shared: true, repeats: false },
+    bounds: { ttlMs: [400, 2000], shared: true, repeats: false, sendsAgain: true },
     lateMs: 4 * REQUEST_TIMEOUT_MS,
     async begin() {
       await leases.deleteMany({})
@@ -86,6 +86,8 @@ function carried(db: Db, courier: Courier, wrong: string | undefined): Db {
     return courier.carry({
       words,
       visit: () => visit(work, options),
+      // Reads; writes only to a server that is not alone.
+      sendsAgain: what === 'look',
       replies: (answer) => words.map((one) => replyTo(what, one.owner, answer)),
       refusals: (error): Reply[] => words.map(() => (isTaken(error) ? [0, 'taken'] : new ServerError(String(error)))),
       broken: () => networkError(),

@@ -12,7 +12,7 @@ import { ownersIn, seenBy, unused, wordsOf } from '../words.ts'
 const REQUEST_TIMEOUT_MS = 400
 /** Any time; it is the same in every schedule. */
 const WALL_MS = 1_700_000_000_000
-const LEFT = `SELECT resource, owner, extract(epoch FROM expires_at - clock_timestamp()) * 1000 AS left
+export const LEFT = `SELECT resource, owner, extract(epoch FROM expires_at - clock_timestamp()) * 1000 AS left
 FROM ringfence_leases WHERE owner IS NOT NULL AND expires_at > clock_timestamp()`
 
 /** Leases in PostgreSQL by pg and by postgres.js, on a server whose clock stands still between two requests. */
@@ -87,13 +87,18 @@ type Send = <T>(
 ) => Promise<T>
 
 function sender(courier: Courier, wrong: string | undefined): Send {
-  const { find, put } = CHANGES.find(({ name }) => name === wrong) ?? { find: /^$/, put: '' }
   return (statement, text, { visit, rowsOf, broken }) =>
-    courier.carry({ ...inWords(text, rowsOf), visit: () => visit(statement.replace(find, put)), broken })
+    courier.carry({ ...inWords(text, rowsOf), visit: () => visit(changed(statement, wrong)), broken })
+}
+
+/** With a known bug in it. */
+export function changed(statement: string, wrong: string | undefined): string {
+  const { find, put } = CHANGES.find(({ name }) => name === wrong) ?? { find: /^$/, put: '' }
+  return statement.replace(find, put)
 }
 
 /** A statement by what begins it and by the owners that it names. */
-function inWords<T>(
+export function inWords<T>(
   text: string,
   rowsOf: (answer: T) => readonly object[],
 ): Pick<Request<T>, 'words' | 'replies' | 'refusals'> {
@@ -124,7 +129,7 @@ function kindOf(text: string): string {
 }
 
 /** Known bugs, as changes of a statement, and what sees them. */
-const CHANGES = [
+export const CHANGES = [
   {
     name: 'a grant that does not look at the holder',
     seenBy: 'exclusion',

@@ -1,7 +1,8 @@
 import { Redis } from 'ioredis'
+import { Redis as Valkey } from 'iovalkey'
 import { createClient, SocketClosedUnexpectedlyError } from 'redis'
 import type { RedisClient } from '../../src/engines/redis/client.ts'
-import { ioredis, nodeRedis, redis, redlock } from '../../src/engines/redis/index.ts'
+import { ioredis, iovalkey, nodeRedis, redis, redlock } from '../../src/engines/redis/index.ts'
 import { startRedis } from '../../harness/servers/redis.ts'
 import { ServerError, type Reply } from '../../sim/redis.ts'
 import { inWords, partOf } from '../../sim/steps-in-words.ts'
@@ -21,9 +22,17 @@ export function redlockTarget(): Promise<Target> {
   return openTarget('redlock', 3)
 }
 
-async function openTarget(name: 'redis' | 'redlock', count: number): Promise<Target> {
-  const servers = await Promise.all(Array.from({ length: count }, () => startRedis({ clockShift: true })))
-  const clients = servers.map(({ url }) => new Redis(url))
+/** The same on one Valkey. */
+export function valkeyTarget(): Promise<Target> {
+  return openTarget('valkey', 1)
+}
+
+async function openTarget(name: 'redis' | 'redlock' | 'valkey', count: number): Promise<Target> {
+  const isValkey = name === 'valkey'
+  const options = { clockShift: true, valkey: isValkey }
+  const servers = await Promise.all(Array.from({ length: count }, () => startRedis(options)))
+  // Its own driver is a fork of ioredis.
+  const clients = servers.map(({ url }) => (isValkey ? (new Valkey(url) as unknown as Redis) : new Redis(url)))
   const others = await Promise.all(servers.map(({ url }) => createClient({ url }).connect()))
   const stop = (nowMs: number): void => {
     for (const server of servers) server.stopClock(nowMs)
@@ -31,7 +40,7 @@ async function openTarget(name: 'redis' | 'redlock', count: number): Promise<Tar
   return {
     name,
     wrong: { [HALF]: 'exclusion', ...NOT_UNDONE },
-    bounds: { ttlMs: [500, 2000], shared: true, repeats: false },
+    bounds: { ttlMs: [500, 2000], shared: true, repeats: false, sendsAgain: true },
     lateMs: name === 'redlock' ? 5_000 : 1_500,
     async begin() {
       // Also the scripts: which of them a server knows decides what it is sent.
@@ -41,11 +50,12 @@ async function openTarget(name: 'redis' | 'redlock', count: number): Promise<Tar
     },
     clock: stop,
     open({ courier, process, random, driver, wrong }) {
-      const reals = driver < 0.6 ? clients.map((client) => ioredis(client)) : others.map((client) => nodeRedis(client))
+      const own = isValkey ? iovalkey : ioredis
+      const reals = driver < 0.6 ? clients.map((client) => own(client)) : others.map((client) => nodeRedis(client))
       const nodes = reals.map((real, node) => carried(courier, { real, node: `n${node}`, wrong }))
-      return name === 'redis'
-        ? redis(nodes[0]!, { clock: process })
-        : redlock(nodes, { clock: process, random, maxTtl: 8000, restart: 'trust' })
+      return name === 'redlock'
+        ? redlock(nodes, { clock: process, random, maxTtl: 8000, restart: 'trust' })
+        : redis(nodes[0]!, { clock: process })
     },
     async left(_nowMs, names) {
       const all = await Promise.all(clients.map((client) => locksOf(client, names)))
@@ -76,6 +86,8 @@ function carried(courier: Courier, { real, node, wrong }: How): RedisClient {
     const steps = inWords(commands, () => 0)
     return courier.carry({
       node,
+      // ioredis and its fork do (`autoResendUnfulfilledCommands`); node-redis rejects what was under way.
+      sendsAgain: driver !== 'node-redis',
       words: steps.map(({ what, owner, former }) => ({ what, owner, former })),
       visit: () => work(commands.map((command) => (wrong === HALF ? halved(command) : [...command]))),
       replies: (answer) => {
@@ -85,7 +97,8 @@ function carried(courier: Courier, { real, node, wrong }: How): RedisClient {
         return steps.length === 1 ? [reply ?? null, ...others] : steps.map((_, index) => partOf(reply, index))
       },
       refusals: (error) => steps.map(() => new ServerError(error instanceof Error ? error.message : String(error))),
-      broken: () => (driver === 'ioredis' ? new Error('Connection is closed.') : new SocketClosedUnexpectedlyError()),
+      broken: () =>
+        driver !== 'node-redis' ? new Error('Connection is closed.') : new SocketClosedUnexpectedlyError(),
     })
   }
   const run = (command: readonly string[]): Promise<unknown> => send([command], ([one]) => real.run(one!), false)

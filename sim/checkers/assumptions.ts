@@ -113,6 +113,8 @@ function exclusionBrokenBy(fault: FaultEvent, history: History): Broken | undefi
       return isCounter(fault) ? undefined : lost(`${on} lost the key ${details(fault).key}`)
     case 'failover':
       return lost(`${on} failed over to its replica`)
+    case 'session':
+      return lost(`${on} lost the session that its leases are bound to`)
     default:
       return forgets(fault, history) ? lost(`${on} restarted and had forgotten leases`) : undefined
   }

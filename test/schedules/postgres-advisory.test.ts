@@ -1,0 +1,4 @@
+import { postgresAdvisoryTarget } from '../../schedules/targets/postgres-advisory.ts'
+import { playSchedules } from './schedules.ts'
+
+playSchedules(postgresAdvisoryTarget)

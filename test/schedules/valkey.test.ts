@@ -1,0 +1,4 @@
+import { valkeyTarget } from '../../schedules/targets/redis.ts'
+import { playSchedules } from './schedules.ts'
+
+playSchedules(valkeyTarget)
