@@ -65,8 +65,35 @@ export const REFINEMENTS: Readonly<Record<string, Sized>> = {
   'two clients, good clocks': { size: 'small' },
   'two clients, a repeated request': { size: 'unfinished' },
   'two clients, a crash': { size: 'large' },
+  'two clients, good clocks, a crash': { size: 'unfinished' },
+  'two clients, a repeated request, a crash': { size: 'unfinished' },
+  'two clients, good clocks, a repeated request, a crash': { size: 'unfinished' },
+  'three clients': { size: 'unfinished' },
+  'three clients, good clocks': { size: 'unfinished' },
+  'five nodes, two clients': { size: 'unfinished' },
+  'five nodes, two clients, good clocks': { size: 'unfinished' },
   'two adopt': { size: 'unfinished' },
   'two adopt, good clocks': { size: 'unfinished' },
+  'two adopt, good clocks, a crash': { size: 'unfinished' },
+}
+
+/** Of these it is checked in every state that each node goes a way through the model of one node. */
+export const PROJECTIONS: Readonly<Record<string, Sized>> = {
+  'two clients': { size: 'small' },
+  'two clients, message by message': { size: 'large' },
+  'two clients, long way of the scripts, proposals apart': { size: 'small' },
+  'two clients, good clocks': { size: 'small' },
+  'two clients, a repeated request': { size: 'small' },
+  'two clients, a crash': { size: 'small' },
+  'two clients, good clocks, a crash': { size: 'small' },
+  'two clients, a repeated request, a crash': { size: 'large' },
+  'three clients': { size: 'large' },
+  'three clients, good clocks': { size: 'large' },
+  'five nodes, two clients': { size: 'large' },
+  'five nodes, two clients, good clocks': { size: 'large' },
+  'five nodes, three clients': { size: 'unfinished' },
+  'two adopt': { size: 'small' },
+  'two adopt, good clocks': { size: 'large' },
 }
 
 /** Ways to come back after a crash that look right and are not; each must be found. */

@@ -1,11 +1,12 @@
-import { EXPLORATIONS, REFINEMENTS, WRONG_ADOPTIONS, WRONG_RESTARTS } from './catalogue.ts'
+import { EXPLORATIONS, PROJECTIONS, REFINEMENTS, WRONG_ADOPTIONS, WRONG_RESTARTS } from './catalogue.ts'
 import { ELECTIONS, WRONG_ELECTIONS } from './elections/catalogue.ts'
 import { Elections } from './elections/explore.ts'
 import { readable } from './elections/readable.ts'
 import { explore, type Explored, type Limits } from './explore.ts'
-import { exploreLine, LINES, SHARED_LINES, WRONG_LINES } from './line/catalogue.ts'
+import { exploreLine, HAND_OVER_LINES, LINES, SHARED_LINES, WRONG_LINES } from './line/catalogue.ts'
 import { ONE_NODE, WRONG_NODES } from './one-node/catalogue.ts'
 import { exploreOneNode } from './one-node/model.ts'
+import { project } from './one-node/projection.ts'
 import { refine } from './refinement.ts'
 import type { Sized } from './size.ts'
 
@@ -34,9 +35,10 @@ const ENTRIES: readonly Entry[] = [
   ...right('', EXPLORATIONS, explore),
   ...right('loose can what exact can: ', REFINEMENTS, (_one, limits, name) => refine(EXPLORATIONS[name]!, limits)),
   ...wrong('', { ...WRONG_RESTARTS, ...WRONG_ADOPTIONS }, explore),
-  ...right('', { ...LINES, ...SHARED_LINES }, exploreLine),
+  ...right('', { ...LINES, ...HAND_OVER_LINES, ...SHARED_LINES }, exploreLine),
   ...wrong('', WRONG_LINES, exploreLine),
   ...right('one node: ', ONE_NODE, exploreOneNode),
+  ...right('each node is one node: ', PROJECTIONS, (_one, limits, name) => project(EXPLORATIONS[name]!, limits)),
   ...wrong('one node ', WRONG_NODES, exploreOneNode),
   ...right('an election: ', ELECTIONS, async (one, limits) => new Elections(await readable(), one).explore(limits)),
   ...wrong('an election that ', WRONG_ELECTIONS, async (one, limits) =>

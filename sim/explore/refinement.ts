@@ -63,6 +63,11 @@ class Follower {
   readonly #exact: Shape
   /** By what they do. */
   #moves = new Map<string, ReadonlyMap<string, readonly Move[]>>()
+  /** Mostly it is asked for the same ones again. */
+  #last: { state: State | undefined; moves: ReadonlyMap<string, readonly Move[]> } = {
+    state: undefined,
+    moves: new Map(),
+  }
 
   constructor(exact: Model, loose: Loose) {
     this.#exact = exact.shape
@@ -85,6 +90,11 @@ class Follower {
   }
 
   #movesOf(state: State): ReadonlyMap<string, readonly Move[]> {
+    if (state !== this.#last.state) this.#last = { state, moves: this.#movesKnown(state) }
+    return this.#last.moves
+  }
+
+  #movesKnown(state: State): ReadonlyMap<string, readonly Move[]> {
     const key = String.fromCharCode(...state)
     let known = this.#moves.get(key)
     if (known !== undefined) return known

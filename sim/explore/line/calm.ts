@@ -41,6 +41,7 @@ function deliver(model: LineClients, state: State): void {
     for (let owner = 1; owner <= shape.owners; owner++) {
       const sent = sentAt(shape, node, owner)
       if ((state[sent]! & SENT.claim) !== 0) model.claim(state, node, owner)
+      if ((state[sent]! & SENT.back) !== 0) model.giveBack(state, node, owner)
       if ((state[sent]! & SENT.release) !== 0) model.release(state, node, owner)
       if (state[nodeAt(shape, node) + NODE.lock] === shape.owners + owner && model.isPast(state, owner))
         model.decline(state, node, owner)

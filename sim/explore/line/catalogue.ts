@@ -8,6 +8,8 @@ const plain: LineConfiguration = {
   waiters: 2,
   owners: 1,
   newcomers: 0,
+  heirs: 0,
+  handOver: 'within',
   readers: [],
   inLine: true,
   duplicates: 0,
@@ -22,6 +24,9 @@ const plain: LineConfiguration = {
 /** A claim may be lost, and another owner takes over the place. */
 const SWAP = { owners: 2 } as const
 const ALONE = { ...plain, ...SWAP, waiters: 1 }
+/** The last of those that come by take over from the holder. */
+const HEIR = { newcomers: 1, heirs: 1 } as const
+const TICKET = { ...HEIR, handOver: 'ticket' } as const
 const LARGE = { calmEvery: 16, size: 'large' } as const
 const UNFINISHED = { ...LARGE, size: 'unfinished' } as const
 
@@ -60,7 +65,40 @@ export const LINES: Readonly<Record<string, LineConfiguration & Sized>> = {
   'a line of two, lost claims, a late command': { ...plain, ...SWAP, lates: 1, ...UNFINISHED },
   'a line of two, lost claims, two expiries': { ...plain, ...SWAP, expiries: 2, ...UNFINISHED },
   'a line of two, lost claims, a crash': { ...plain, ...SWAP, crashes: 1, ...UNFINISHED },
+  'a line of two, five nodes': { ...plain, nodes: 5, ...LARGE },
+  'a line of two, five nodes, an expiry': { ...plain, nodes: 5, expiries: 1, ...LARGE },
+  'a line of two, five nodes, a repeated command': { ...plain, nodes: 5, duplicates: 1, ...LARGE },
+  'a line of two, five nodes, a crash': { ...plain, nodes: 5, crashes: 1, ...UNFINISHED },
+  'a line of one, five nodes, a hand-over': { ...plain, ...HEIR, nodes: 5, waiters: 1, ...LARGE },
   'a line of three that forms': { ...plain, waiters: 3, inLine: false, ...UNFINISHED },
+}
+
+/** A lock that is handed over while others are in its line. */
+export const HAND_OVER_LINES: Readonly<Record<string, LineConfiguration & Sized>> = {
+  'a line of one, a hand-over': { ...plain, ...HEIR, waiters: 1, size: 'small' },
+  'a line of one, a hand-over, a crash': { ...plain, ...HEIR, waiters: 1, crashes: 1, ...LARGE },
+  'a line of one, a hand-over, a repeated command, two expiries': {
+    ...plain,
+    ...HEIR,
+    waiters: 1,
+    duplicates: 1,
+    expiries: 2,
+    ...UNFINISHED,
+  },
+  'a line of one, a hand-over, a newcomer': { ...plain, ...HEIR, waiters: 1, newcomers: 2, ...UNFINISHED },
+  'a line of two, a hand-over': { ...plain, ...HEIR, ...LARGE },
+  'a line of one, an adoption': { ...plain, ...TICKET, waiters: 1, size: 'small' },
+  'a line of one, an adoption, a crash': { ...plain, ...TICKET, waiters: 1, crashes: 1, ...LARGE },
+  'a line of one, an adoption, a repeated command, two expiries': {
+    ...plain,
+    ...TICKET,
+    waiters: 1,
+    duplicates: 1,
+    expiries: 2,
+    ...UNFINISHED,
+  },
+  'a line of one, two adopt': { ...plain, ...TICKET, waiters: 1, newcomers: 2, heirs: 2, ...UNFINISHED },
+  'a line of two, an adoption': { ...plain, ...TICKET, ...LARGE },
 }
 
 /** Nobody holds the lock, and these come by, each without standing in line. */
@@ -141,5 +179,11 @@ export const WRONG_LINES: Readonly<Record<string, LineConfiguration>> = {
     wrong: 'release and enqueue apart',
   },
   'does not withdraw a lost claim': { ...plain, ...SWAP, wrong: 'a lost claim is not withdrawn' },
+  'leaves what a lost hand-over has not come to': {
+    ...plain,
+    ...HEIR,
+    waiters: 1,
+    wrong: 'a hand-over leaves the old lock',
+  },
   'takes the highest number for the token of a reader': { ...comeBy('wr', ANY), wrong: 'no second phase' },
 }

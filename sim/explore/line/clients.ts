@@ -18,6 +18,11 @@ import {
 } from './state.ts'
 import { isShared, LineSteps, type LineCommand, type LineStep } from './steps.ts'
 
+/** The process that holds the lock at the beginning; the waiters come behind it, in the order of their tickets. */
+export const HOLDER = 0
+/** What it holds it as. */
+const OLD_OWNER = 1
+
 /** What the processes do, each a change of a state in place: the nodes go by the shipped scripts. */
 export class LineClients {
   readonly shape: LineShape
@@ -46,6 +51,25 @@ export class LineClients {
 
   isReader(process: number): boolean {
     return this.configuration.readers.includes(process)
+  }
+
+  isHeir(process: number): boolean {
+    return process >= this.shape.processes - this.configuration.heirs
+  }
+
+  /** Whether any heir has begun to take over. */
+  isHandedOver(state: State): boolean {
+    for (let process = 1; process < this.shape.processes; process++)
+      if (this.isHeir(process) && this.phase(state, process) !== PHASE.idle) return true
+    return false
+  }
+
+  /** The holder holds it no more, also if the heir does not get it. */
+  handOver(state: State, heir: number): void {
+    const holder = processAt(this.shape, HOLDER)
+    state[holder + PROCESS.phase] = PHASE.done
+    state[holder + PROCESS.over] = 1
+    this.beginClaim(state, heir)
   }
 
   /** Whether a node has a lease of this owner. */
@@ -127,16 +151,37 @@ export class LineClients {
   /** A claim arrives. One that nobody waits for any more is undone. */
   claim(state: State, node: number, owner: number): void {
     const process = this.processOf(owner)
-    const isNewcomer = process > this.configuration.waiters
-    const { answer, number } = this.step(state, node, isNewcomer ? 'acquire' : 'claim', owner)
+    const { answer, number } = this.step(
+      state,
+      node,
+      this.#claimOf(process),
+      owner,
+      this.isHeir(process) ? OLD_OWNER : 0,
+    )
     const sent = sentAt(this.shape, node, owner)
     state[sent] = (state[sent]! & ~SENT.claim) | SENT.claimed
     if (answer !== 'granted') return
     const link = linkAt(this.shape, node, process)
     if (this.isSucceeded(state, owner)) state[link + LINK.flags] = state[link + LINK.flags]! | FLAG.takesOver
-    else if (this.isPast(state, owner)) state[sent] = state[sent] | SENT.release
+    else if (this.isPast(state, owner)) state[sent] = state[sent] | this.#undoOf(state, process)
     else if (this.phase(state, process) === PHASE.claiming)
       state[link + LINK.votes] = state[link + LINK.votes]! | (1 << number)
+  }
+
+  #claimOf(process: number): LineCommand {
+    if (this.isHeir(process)) return this.configuration.handOver === 'within' ? 'handOver' : 'adopt'
+    return process > this.configuration.waiters ? 'acquire' : 'claim'
+  }
+
+  #undoOf(state: State, process: number): number {
+    const isSplit = state[processAt(this.shape, process) + PROCESS.split] === 1
+    return this.isHeir(process) && this.configuration.handOver === 'ticket' && !isSplit ? SENT.back : SENT.release
+  }
+
+  giveBack(state: State, node: number, owner: number): void {
+    this.step(state, node, 'giveBack', owner, OLD_OWNER)
+    const sent = sentAt(this.shape, node, owner)
+    state[sent] = state[sent]! & ~SENT.back
   }
 
   release(state: State, node: number, owner: number): void {
@@ -165,6 +210,14 @@ export class LineClients {
     let count = 0
     for (let node = 0; node < this.shape.nodes; node++)
       count += state[linkAt(this.shape, node, process) + LINK.flags]! & FLAG.offered
+    return count
+  }
+
+  /** How many nodes have voted for it, whatever the number. */
+  granted(state: State, process: number): number {
+    let count = 0
+    for (let node = 0; node < this.shape.nodes; node++)
+      if (state[linkAt(this.shape, node, process) + LINK.votes]! > 0) count++
     return count
   }
 
@@ -197,6 +250,36 @@ export class LineClients {
     state[at + PROCESS.phase] = PHASE.won
     state[at + PROCESS.token] = token
     this.#forget(state, process)
+    if (this.isHeir(process)) this.#releaseOld(state)
+  }
+
+  /** What a hand-over has not come to. */
+  #releaseOld(state: State): void {
+    if (this.configuration.wrong === 'a hand-over leaves the old lock') return
+    for (let node = 0; node < this.shape.nodes; node++) {
+      const sent = sentAt(this.shape, node, OLD_OWNER)
+      state[sent] = state[sent]! | SENT.release
+    }
+  }
+
+  /** As it does when a quorum has adopted the lease, but not with one number. */
+  withdraw(state: State, heir: number): void {
+    state[processAt(this.shape, heir) + PROCESS.split] = 1
+    this.#releaseOld(state)
+    this.end(state, heir)
+  }
+
+  /** It leaves the lease to the old owner, which nobody renews. */
+  #leaveToOld(state: State, heir: number): void {
+    const at = processAt(this.shape, heir)
+    for (let node = 0; node < this.shape.nodes; node++) {
+      const sent = sentAt(this.shape, node, this.owner(state, heir))
+      state[sent] = state[sent]! | SENT.back
+    }
+    this.#forget(state, heir)
+    state[RUN.disturbed] = 1
+    state[at + PROCESS.phase] = PHASE.done
+    state[at + PROCESS.over] = 1
   }
 
   /** Another owner takes over the place; without one left, the wait ends. */
@@ -204,6 +287,7 @@ export class LineClients {
     const at = processAt(this.shape, process)
     const { wrong } = this.configuration
     const isLast = state[at + PROCESS.past]! + 1 >= this.configuration.owners || process > this.configuration.waiters
+    if (this.isHeir(process)) return this.#withdrawOrLeave(state, process)
     if (isLast) return this.end(state, process)
     const owner = this.owner(state, process)
     this.#forget(state, process)
@@ -217,6 +301,11 @@ export class LineClients {
         state[sent] = state[sent]! | SENT.release
       } else state[linkAt(this.shape, node, process) + LINK.flags] = FLAG.takesOver
     }
+  }
+
+  #withdrawOrLeave(state: State, heir: number): void {
+    if (this.configuration.handOver === 'within') this.withdraw(state, heir)
+    else this.#leaveToOld(state, heir)
   }
 
   /** It has released, or gives up: that is sent to every node, for the owner before it too where that may have a place. */

@@ -1,7 +1,8 @@
 import type { Visit } from '../model.ts'
 import { numbersIn, type State } from '../state.ts'
-import { LineClients } from './clients.ts'
+import { HOLDER, LineClients } from './clients.ts'
 import { standsStill } from './calm.ts'
+import { brokenBy } from './promises.ts'
 import { isShared, isTooShort, sharedLock } from './steps.ts'
 import {
   LineFingerprint,
@@ -17,9 +18,6 @@ import {
   sentAt,
   type LineConfiguration,
 } from './state.ts'
-
-/** The process that holds the lock at the beginning; the waiters come behind it, in the order of their tickets. */
-const HOLDER = 0
 
 /**
  * Everything that may happen next to a lock with a line: the nodes go by the shipped scripts. Clients are loose: whatever a
@@ -97,7 +95,8 @@ export class LineModel extends LineClients {
     const at = processAt(this.shape, process)
     const phase = this.phase(state, process)
     const name = (): string => `p${process}`
-    if (phase === PHASE.idle)
+    if (phase === PHASE.idle && this.isHeir(process)) this.#handOver(state, process)
+    else if (phase === PHASE.idle)
       this.#add(
         () => `${name()} comes by`,
         state,
@@ -148,6 +147,17 @@ export class LineModel extends LineClients {
     }
   }
 
+  #handOver(state: State, heir: number): void {
+    const isAdopted = this.configuration.handOver === 'ticket' && this.isHandedOver(state)
+    const isHeld = this.phase(state, HOLDER) === PHASE.won && state[processAt(this.shape, HOLDER) + PROCESS.over] === 0
+    if (isHeld || isAdopted)
+      this.#add(
+        () => `p${HOLDER} hands over to p${heir}`,
+        state,
+        (next) => this.handOver(next, heir),
+      )
+  }
+
   #claiming(state: State, process: number, name: () => string): void {
     const at = processAt(this.shape, process)
     if (state[at + PROCESS.over] === 0) {
@@ -156,7 +166,7 @@ export class LineModel extends LineClients {
           () => `${name()} has won with ${token}`,
           state,
           (next) => this.win(next, process, token),
-          (next) => this.#broken(next, process),
+          (next) => brokenBy(this, next, process),
         )
     }
     this.#add(
@@ -164,6 +174,7 @@ export class LineModel extends LineClients {
       state,
       (next) => this.lose(next, process),
     )
+    if (this.isHeir(process)) this.#heirLoses(state, process, name)
     let any = 0
     for (let node = 0; node < this.shape.nodes; node++) any |= state[linkAt(this.shape, node, process) + LINK.votes]!
     for (const token of numbersIn(any)) {
@@ -179,6 +190,25 @@ export class LineModel extends LineClients {
           },
         )
       }
+    }
+  }
+
+  #heirLoses(state: State, heir: number, name: () => string): void {
+    if (this.configuration.handOver === 'ticket' && this.granted(state, heir) >= this.quorum)
+      this.#add(
+        () => `${name()} has lost by a split`,
+        state,
+        (next) => this.withdraw(next, heir),
+      )
+    const owner = this.owner(state, heir)
+    for (let node = 0; node < this.shape.nodes; node++) {
+      const sent = sentAt(this.shape, node, owner)
+      if ((state[sent]! & SENT.claim) === 0) continue
+      this.#add(
+        () => `hand-over to o${owner} does not arrive at n${node}`,
+        state,
+        (next) => (next[sent] = next[sent]! & ~SENT.claim),
+      )
     }
   }
 
@@ -198,6 +228,12 @@ export class LineModel extends LineClients {
         () => `release of o${owner} at n${node}`,
         state,
         (next) => this.release(next, node, owner),
+      )
+    if ((sent & SENT.back) !== 0)
+      this.#add(
+        () => `o${owner} gives back at n${node}`,
+        state,
+        (next) => this.giveBack(next, node, owner),
       )
     if (
       isPast &&
@@ -225,7 +261,8 @@ export class LineModel extends LineClients {
             this.claim(next, node, owner)
           },
         )
-      if (isPast && (sent & SENT.release) === 0 && this.#wasUsed(state, owner))
+      const isLeft = process === HOLDER && this.isHandedOver(state)
+      if (isPast && (sent & SENT.release) === 0 && this.#wasUsed(state, owner) && !isLeft)
         this.#add(
           () => `release of o${owner} at n${node} again`,
           state,
@@ -339,29 +376,6 @@ export class LineModel extends LineClients {
           next[processAt(this.shape, process) + PROCESS.begunAtCrash] = 0
       },
     )
-  }
-
-  /**
-   * Alone, or among readers, with a number that is above those that were given before it claimed, and not before those that came first.
-   * Readers may have the same number, and come in any order among themselves.
-   */
-  #broken(next: State, process: number): string | undefined {
-    const at = processAt(this.shape, process)
-    const token = next[at + PROCESS.token]!
-    const tooLow = Math.max(next[at + PROCESS.floor]!, next[at + PROCESS.least]! - 1)
-    if (token <= tooLow) return `p${process} got ${token} after ${tooLow} had been given`
-    for (let other = 0; other < this.shape.processes; other++) {
-      if (other === process || (this.isReader(process) && this.isReader(other))) continue
-      const there = processAt(this.shape, other)
-      if (next[there + PROCESS.token] === token) return `p${process} and p${other} both got ${token}`
-      const isHeld = next[there + PROCESS.phase] === PHASE.won && next[there + PROCESS.over] === 0
-      if (isHeld && this.configuration.clocks !== 'any') return `p${process} and p${other} hold it at once`
-      const isInLine = other >= 1 && other <= this.configuration.waiters
-      const isBefore = isInLine && other < process && next[there + PROCESS.phase]! < PHASE.won
-      if (isBefore && this.configuration.inLine && next[RUN.disturbed] === 0)
-        return `p${process} was served before p${other}, which had come first`
-    }
-    return undefined
   }
 }
 

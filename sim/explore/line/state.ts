@@ -9,6 +9,13 @@ export interface LineConfiguration {
   readonly owners: number
   /** Processes that come by without standing in line. */
   readonly newcomers: number
+  /** How many of these, the last ones, do not come by: the holder may hand the lock over to them. */
+  readonly heirs: number
+  /**
+   * `within` a process: what is left of the old lock is released when the heir has won or lost. `ticket`: any of the heirs may adopt the
+   * lease, and who has lost gives back what it has taken.
+   */
+  readonly handOver: 'within' | 'ticket'
   /** Which processes are readers: 0 is the holder, then come the waiters, then the newcomers. */
   readonly readers: readonly number[]
   /** Nobody holds the lock at the beginning. */
@@ -33,6 +40,7 @@ export interface LineConfiguration {
     | 'release and enqueue apart'
     | 'a lost claim is not withdrawn'
     | 'no second phase'
+    | 'a hand-over leaves the old lock'
 }
 
 export interface LineShape {
@@ -58,10 +66,10 @@ const RUN_WORDS = 8
 
 /**
  * Of a process. `past`: how many owners it has had before the one it has. Its token must be above `floor`, and, of a reader, not below
- * `least`: those are the highest tokens of writers, and of all, that had won before it began.
+ * `least`: those are the highest tokens of writers, and of all, that had won before it began. `split`: it withdraws an adoption instead of giving back what it has taken.
  */
-export const PROCESS = { phase: 0, past: 1, over: 2, token: 3, floor: 4, begunAtCrash: 5, least: 6 } as const
-const PROCESS_WORDS = 7
+export const PROCESS = { phase: 0, past: 1, over: 2, token: 3, floor: 4, begunAtCrash: 5, least: 6, split: 7 } as const
+const PROCESS_WORDS = 8
 
 export const PHASE = { idle: 0, waiting: 1, claiming: 2, won: 3, done: 4 } as const
 
@@ -70,7 +78,7 @@ export const NODE = { lock: 0, fence: 1, line: 2, readers: 3, status: 4 } as con
 const NODE_WORDS = 5
 
 /** Of an owner on a node: commands on their way, and whether the claim has been there. */
-export const SENT = { claim: 1, claimed: 2, release: 4 } as const
+export const SENT = { claim: 1, claimed: 2, release: 4, back: 8 } as const
 
 /** Of a process on a node: the numbers that were voted, and what it knows. */
 export const LINK = { votes: 0, flags: 1 } as const

@@ -1,6 +1,14 @@
 import { OFFERED, PLACE_MS } from '../../../src/engines/redis/line-lua.ts'
 import { SHARED } from '../../../src/engines/redis/readers-lua.ts'
-import { ACQUIRE, CONFIRM, EXTEND, READER, RELEASE, type Script } from '../../../src/engines/redis/scripts.ts'
+import {
+  ACQUIRE,
+  CONFIRM,
+  EXTEND,
+  HAND_OVER,
+  READER,
+  RELEASE,
+  type Script,
+} from '../../../src/engines/redis/scripts.ts'
 import { Redis, type Reply } from '../../redis.ts'
 import { SortedSet } from '../../sorted-set.ts'
 
@@ -30,15 +38,27 @@ export interface LineStep extends LineNode {
   readonly number: number
 }
 
-export type LineCommand = 'acquire' | 'claim' | 'enqueue' | 'confirm' | 'extend' | 'release'
+export type LineCommand = (typeof COMMANDS)[number]
 
 /** Numbers of the exploration are small; the scripts see them as microseconds behind this one. */
 const BASE = 1_000_000_000
 const NOW_MS = BASE / 1000
 const TTL = '1000000'
+/** Of the one that holds the lock at the beginning. */
+const FIRST_TOKEN = String(BASE + 1)
 /** Of a reader that comes, or is renewed, while others are there: it lasts longer than they do. */
 const LONGER = '2000000'
-const COMMANDS: readonly LineCommand[] = ['acquire', 'claim', 'enqueue', 'confirm', 'extend', 'release']
+const COMMANDS = [
+  'acquire',
+  'claim',
+  'enqueue',
+  'confirm',
+  'extend',
+  'release',
+  'handOver',
+  'adopt',
+  'giveBack',
+] as const
 
 /**
  * A step on a node, by the shipped script itself, and remembered: there are few different ones. Owners are numbers from 1 on;
@@ -58,7 +78,7 @@ export class LineSteps {
     this.#isReader = isReader
   }
 
-  /** `number`: the token to confirm or release with, or the owner whose place is taken over. */
+  /** `number`: the token to confirm or release with, or the owner whose place or lock is taken over, or given back to. */
   run(command: LineCommand, node: LineNode, owner: number, number = 0): LineStep {
     const words = [COMMANDS.indexOf(command), node.lock, node.fence, node.line, node.readers, owner, number]
     const key = String.fromCharCode(...words)
@@ -142,6 +162,12 @@ export class LineSteps {
         return isReader
           ? call(READER.extend, all, TTL, '0', '1', name, LONGER, text)
           : call(EXTEND, pair, TTL, '0', '1', name, TTL, text)
+      case 'handOver':
+        return call(HAND_OVER, pair, this.#name(number), name, TTL, proposal, 'over', TTL, FIRST_TOKEN)
+      case 'giveBack':
+        return call(HAND_OVER, pair, name, this.#name(number), TTL, proposal, 'over', TTL, FIRST_TOKEN)
+      case 'adopt':
+        return call(ACQUIRE, pair, this.#name(number), name, TTL, proposal, 'over', TTL, '0')
       case 'release':
         return isReader
           ? call(READER.release, all, name, text, TTL, '', 'pass', 'C')
@@ -183,6 +209,8 @@ function answerOf(command: LineCommand, reply: Reply): Pick<LineStep, 'answer' |
   switch (command) {
     case 'acquire':
     case 'claim':
+    case 'handOver':
+    case 'adopt':
       return fields.length > 0 ? { answer: 'refused', number: 0 } : { answer: 'granted', number: small(reply) }
     case 'enqueue':
       if (fields[0] !== 'offered' && fields[0] !== 'behind') throw new Error(`enqueue: ${JSON.stringify(reply)}`)

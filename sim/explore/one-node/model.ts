@@ -18,10 +18,10 @@ export interface OneNodeConfiguration {
   readonly change?: (text: string) => string
 }
 
-const RUN = { out: 0, top: 1 } as const
+export const RUN = { out: 0, top: 1 } as const
 const RUN_WORDS = 2
-const CLIENT = { phase: 0, over: 1, begunAtCrash: 2, floor: 3, token: 4, votes: 5 } as const
-const CLIENT_WORDS = 6
+export const CLIENT = { phase: 0, over: 1, begunAtCrash: 2, floor: 3, token: 4, votes: 5 } as const
+export const CLIENT_WORDS = 6
 const PHASE = { idle: 0, running: 1, won: 2, lost: 3 } as const
 
 /**
@@ -32,7 +32,7 @@ const PHASE = { idle: 0, running: 1, won: 2, lost: 3 } as const
  * have a node in common that has voted for both tokens; what happened on that node is a way through this model, and it ends with a
  * promise broken here. What holds here holds for every number of nodes.
  */
-class OneNode implements Explorable, Fingerprints {
+export class OneNode implements Explorable, Fingerprints {
   a = 0
   b = 0
   readonly #one: OneNodeConfiguration
@@ -55,38 +55,41 @@ class OneNode implements Explorable, Fingerprints {
   }
 
   moves(state: State, visit: Visit): void {
+    this.events(state, visit)
+    for (let client = 0; client < this.#clients; client++) {
+      for (let number = 1; number <= this.#one.most; number++) {
+        for (const kind of ['acquire', 'confirm', 'extend', 'release'] as const)
+          this.command(state, { kind, client, number }, visit)
+        for (let from = 0; from < this.#clients; from++)
+          this.command(state, { kind: 'handOver', client, number, from }, visit)
+      }
+      this.command(state, { kind: 'release', client, number: 0 }, visit)
+    }
+  }
+
+  /** What may happen next, but for the commands. */
+  events(state: State, visit: Visit): void {
     this.#visit = visit
     for (let client = 0; client < this.#clients; client++) {
       if (state[at(client) + CLIENT.phase] === PHASE.idle) this.#begin(state, client)
-      else this.#begun(state, client)
+      else this.#decides(state, client)
     }
     this.#ends(state)
     this.#crash(state)
   }
 
-  #begun(state: State, client: number): void {
-    const { most, handOver } = this.#one
-    if (state[RUN.out] === 0) {
-      for (let number = 1; number <= most; number++) {
-        this.#step(state, { kind: 'acquire', client, number })
-        this.#step(state, { kind: 'confirm', client, number })
-        this.#step(state, { kind: 'extend', client, number })
-        this.#step(state, { kind: 'release', client, number })
-      }
-      this.#step(state, { kind: 'release', client, number: 0 })
-      if (handOver) this.#takesOver(state, client)
-    }
-    this.#decides(state, client)
+  /** A command, where it may come. */
+  command(state: State, command: Command, visit: Visit): void {
+    this.#visit = visit
+    const mayCome = command.kind !== 'handOver' || this.#mayTakeOver(state, command.client, command.from)
+    if (state[RUN.out] === 0 && state[at(command.client) + CLIENT.phase] !== PHASE.idle && mayCome)
+      this.#step(state, command)
   }
 
   /** From a client that wants the same, and holds it no more. */
-  #takesOver(state: State, client: number): void {
-    for (let from = 0; from < this.#clients; from++) {
-      const isOther = from !== client && this.#one.wants[from]!.join() === this.#one.wants[client]!.join()
-      if (!isOther || !this.#isPast(state, from)) continue
-      for (let number = 1; number <= this.#one.most; number++)
-        this.#step(state, { kind: 'handOver', client, number, from })
-    }
+  #mayTakeOver(state: State, client: number, from: number): boolean {
+    const isOther = from !== client && this.#one.wants[from]!.join() === this.#one.wants[client]!.join()
+    return this.#one.handOver && isOther && this.#isPast(state, from)
   }
 
   #begin(state: State, client: number): void {
@@ -299,7 +302,8 @@ class OneNode implements Explorable, Fingerprints {
   }
 }
 
-function at(client: number): number {
+/** Where a client is in a state of one node; behind the last one are the owner and the counter of each resource. */
+export function at(client: number): number {
   return RUN_WORDS + client * CLIENT_WORDS
 }
 
