@@ -36,11 +36,13 @@ async function section({ token }) {
   unlinkSync(RINGFENCE_INSIDE)
 }
 
-process.on('message', async ({ deed, ...what }) => {
+async function answer({ deed, ...what }) {
   try {
     process.send({ done: deed, ...(await deeds[deed](what)) })
   } catch (error) {
     process.send({ failed: deed, message: `${error.stack} ${error.cause ?? ''}` })
   }
-})
+}
+
+process.on('message', (message) => void answer(message))
 process.send({ done: 'start' })
