@@ -28,7 +28,7 @@ export function project(configuration: Configuration, limits: Limits = {}, many?
 }
 
 /** The model of one node for the same clients. */
-export function oneNodeOf({ proposals, clocks, crash, ticket = false }: Configuration): OneNode {
+function oneNodeOf({ proposals, clocks, crash, ticket = false }: Configuration): OneNode {
   if (crash !== 'none' && crash !== 'sit-out' && crash !== 'late') throw new Error(`one node has no crash '${crash}'`)
   const wants = proposals.map(() => [0])
   return new OneNode({ wants, most: MOST_NUMBER, clocks, handOver: ticket, crash })
@@ -45,7 +45,7 @@ const OWN_WORDS = ONE_WORDS + 1
  * everyone who has won before share a node that says the same of both: whether the other holds, and which token is too low. So a
  * promise that is broken among several nodes is broken on one, and that is looked at, too.
  */
-export class Projection implements Explorable {
+class Projection implements Explorable {
   readonly shape: Shape
   readonly #configuration: Configuration
   readonly #many: Model
