@@ -231,7 +231,6 @@ export class PermitWaiter {
 
   sawHeld(permit: number, { remainingMs, holder }: Refusal): void {
     this.permits.sawHeld(permit, remainingMs, holder)
-    this.#calls.pools.sawHolder(this.permits, holder)
     this.#known = this.#found(undefined)
   }
 

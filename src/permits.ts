@@ -61,21 +61,16 @@ export class Permits {
 
   /** Another number of permits, by which a process was seen to count. */
   otherCount(): number | undefined {
-    return this.holders()
-      .map((owner) => this.otherCountOf(owner))
-      .find((count) => count !== undefined)
+    const counts = this.holders().map((owner) =>
+      Number(/(?:^|; )pool of (\d+)$/.exec(ownerParts(owner).note ?? '')?.[1]),
+    )
+    return counts.find((count) => count <= MOST_PERMITS && count !== this.count)
   }
 
   /** Somebody else has it. */
   sawHeld(permit: number, remainingMs = GUESS_MS, owner?: string): void {
     const atMs = this.#clock.monotonicMs()
     this.#held.set(permit, { atMs, untilMs: atMs + remainingMs, owner })
-  }
-
-  /** The number by which the process of a holder counts, if it is another one. */
-  otherCountOf(owner: string): number | undefined {
-    const count = Number(/(?:^|; )pool of (\d+)$/.exec(ownerParts(owner).note ?? '')?.[1])
-    return count <= MOST_PERMITS && count !== this.count ? count : undefined
   }
 
   /** It was waited for until now, and others have it still: the rest come first. */

@@ -1,7 +1,6 @@
 import type { AttemptPlan } from './attempts.ts'
 import type { PermitWaiter } from './permit-waiter.ts'
-import { permitOf, type Permits } from './permits.ts'
-import { warn } from './platform.ts'
+import { permitOf } from './permits.ts'
 
 /** Who gets a lease directly from the one who releases it. */
 export interface Heir extends AttemptPlan {
@@ -29,7 +28,6 @@ export class Pools {
    * the permits that it knows, and one that knows more must not wait behind it.
    */
   readonly #pools = new Map<string, Map<number, PermitLine>>()
-  #hasWarned = false
 
   enter(waiter: PermitWaiter): void {
     // An observer has aborted the wait.
@@ -52,15 +50,6 @@ export class Pools {
     const lines = this.#pools.get(pool)!
     lines.delete(count)
     if (lines.size === 0) this.#pools.delete(pool)
-  }
-
-  /** Warns once of a holder whose process counts another number of permits. */
-  sawHolder(permits: Permits, owner: string | undefined): void {
-    const other = this.#hasWarned || owner === undefined ? undefined : permits.otherCountOf(owner)
-    if (other === undefined) return
-    this.#hasWarned = true
-    const what = `a holder of '${permits.pool}' counts ${other} permits and this process ${permits.count}`
-    warn(`${what}: give all of them the same number, unless it is being changed`, 'RINGFENCE_PERMITS_DIFFER')
   }
 
   foundNone(waiter: PermitWaiter): void {

@@ -1,8 +1,6 @@
-import { expect, onTestFinished, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { permitOf, Permits } from '../../src/permits.ts'
 import { ManualClock } from '../../harness/manual-clock.ts'
-import { until } from '../../harness/until.ts'
-import { bench, neighbour } from './bench.ts'
 
 function permits(count: number): { clock: ManualClock; permits: Permits } {
   const clock = new ManualClock()
@@ -42,30 +40,4 @@ test('a name is that of a permit if it ends with # and a number', () => {
   expect(permitOf('a#b#999')).toEqual({ pool: 'a#b', permit: 999 })
   for (const other of ['gpu', 'gpu#', '#1', 'gpu#01', 'gpu#-1', 'gpu#1.5', 'gpu#12345', 'gpu#1 '])
     expect(permitOf(other)).toBeUndefined()
-})
-
-test('a call that gets a permit warns of a holder who counts another number, once', async () => {
-  const seen: (Error & { code?: string })[] = []
-  const listener = (warning: Error & { code?: string }): void => {
-    if (warning.code === 'RINGFENCE_PERMITS_DIFFER') seen.push(warning)
-  }
-  process.on('warning', listener)
-  onTestFinished(() => void process.off('warning', listener))
-
-  const it = bench()
-  const others = neighbour(it).semaphore('gpu', 2)
-  const theirs = [await others.acquire(), await others.acquire()]
-  expect(seen).toEqual([])
-  const mine = await it.locks.semaphore('gpu', 3).acquire({ wait: 0 })
-  expect(new Set([...theirs, mine].map(({ permit }) => permit))).toEqual(new Set([0, 1, 2]))
-  await until(() => seen.length > 0, { what: 'the warning' })
-  expect(await it.locks.semaphore('gpu', 1).tryAcquire()).toBeNull()
-  await new Promise(setImmediate)
-  expect(seen).toMatchObject([
-    {
-      code: 'RINGFENCE_PERMITS_DIFFER',
-      message:
-        "a holder of 'gpu' counts 2 permits and this process 3: give all of them the same number, unless it is being changed",
-    },
-  ])
 })
