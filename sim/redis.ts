@@ -215,8 +215,6 @@ export class Redis {
         return this.#sorted(name, key, args.slice(1))
       case 'publish':
         return this.#publish(key, value)
-      case 'getex':
-        throw new ServerError('ERR wrong number of arguments: scripts only ask whether the server knows it')
       default:
         throw new Error(`not modelled: ${name}`)
     }
