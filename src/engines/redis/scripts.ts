@@ -154,7 +154,7 @@ const ACQUIRE_TEXT = `local p = ARGV[3]
 if #KEYS == 2 and #ARGV == 4 and redis.call('time')[1] == string.sub(p, 1, -7)
 and redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', ARGV[2]) then
 ${raise('ARGV[4]')}end
-${NUMBER}${GRANT}${READ}local owner, count, offer = ARGV[1], #KEYS, ''
+${NUMBER}${GRANT}${READ}local owner, count, offer = ARGV[1], #KEYS, false
 if ARGV[5] == '${FIRST}' then
 ${NEW_ENOUGH}${MAY}end
 if ARGV[5] == 'enqueue' or ARGV[5] == 'share' then

@@ -54,6 +54,25 @@ describe.each([1, 3])('on %d nodes', (size) => {
     await it.free('b')
   })
 
+  test('a lock of other software whose value is empty is held, for writers, readers and those in line', async () => {
+    await using it = await start(size)
+    const locks = it.locks()
+    await it.onEach('SET', 'b', '', 'PX', '60000', 'NX')
+    for (const options of [{}, { shared: true }]) {
+      expect(await locks.tryAcquire('b', options)).toBeNull()
+      expect(await locks.tryAcquire(['a', 'b'], options)).toBeNull()
+    }
+    await it.free('b')
+    let isFree = false
+    const waiting = locks.acquire(['a', 'b'], { wait: '30s' }).then((lease) => ({ lease, wasFree: isFree }))
+    expect(await locks.tryAcquire(['b', 'c'])).toBeNull()
+    isFree = true
+    await it.onEach('DEL', 'b')
+    const { lease, wasFree } = await waiting
+    expect([lease.held, wasFree]).toEqual([true, true])
+    await lease.release()
+  })
+
   test('a counter of another type does not keep anything locked', async () => {
     await using it = await start(size)
     const lease = await it.locks().acquire(['a', 'b', 'c'])
