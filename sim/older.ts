@@ -4,7 +4,7 @@ import path from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { Library } from './library.ts'
 
-/** The last commit at which the scripts were others than today's. */
+/** Its scripts differ from today's, and its API has all that the workload calls. */
 const OLDER = 'd505523'
 
 /** All of it that runs in a process of the simulator. */
