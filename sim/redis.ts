@@ -1,14 +1,10 @@
 import { resourceKeys, STAMP_KEY } from '../src/engines/redis/keys.ts'
 import { rangeOf, SortedSet } from './sorted-set.ts'
 import { programOf, shaOf, type Program } from './lua/programs.ts'
-import { itemsOf, luaArray, LuaError, LuaTable, type LuaValue } from './lua/values.ts'
+import { luaArray, LuaError, LuaTable, type LuaValue } from './lua/values.ts'
+import { argument, fromLua, ServerError, toLua, type Reply } from './replies.ts'
 
-/** What a server answers: RESP2 in plain values. A status is a string too, an error is an instance of `ServerError`. */
-export type Reply = string | number | null | readonly Reply[] | ServerError
-
-export class ServerError extends Error {
-  override readonly name = 'ServerError'
-}
+export { ServerError, type Reply }
 
 export interface Entry {
   /** Text, a hash, a sorted set, or a list: the one other type there is, to be in the way. */
@@ -121,8 +117,15 @@ export class Redis {
         for (const key of this.keys.keys()) this.set(key, undefined)
         return 'OK'
       default:
+        if (TRIED.test(args.join(' '))) return this.#tried(name.toLowerCase(), args[0]!)
         return this.#data(name.toLowerCase(), args)
     }
+  }
+
+  /** Any error but that of a missing right says that the doctor may. */
+  #tried(name: string, key: string): never {
+    this.#refuse(name, key)
+    throw new ServerError('ERR syntax error')
   }
 
   #script([verb = '', ...args]: readonly string[]): Reply {
@@ -223,8 +226,7 @@ export class Redis {
   #refuse(name: string, key: string): void {
     if (this.denied.size === 0) return
     if (this.#isDenied(name, key)) {
-      const what = name === 'publish' ? 'channels' : 'keys'
-      throw new ServerError(`NOPERM this user has no permissions to access one of the ${what} used as arguments`)
+      throw new ServerError(`NOPERM this user may not use one of the ${name === 'publish' ? 'channels' : 'keys'}`)
     }
     if (this.denied.has('memory') && !this.#hasWritten && GROWING.has(name))
       throw new ServerError("OOM command not allowed when used memory > 'maxmemory'.")
@@ -333,6 +335,8 @@ export class Redis {
   }
 
   #matching([, match = '', pattern = '']: readonly string[]): readonly string[] {
+    // The doctor asks whether it may, and looks at nothing.
+    if (match.toUpperCase() === 'COUNT') return []
     if (match.toUpperCase() !== 'MATCH' || !/^[\w:{]+\*$/.test(pattern))
       throw new Error(`not modelled: SCAN … ${pattern}`)
     return [...this.keys.keys()].filter((key) => key.startsWith(pattern.slice(0, -1)) && this.get(key) !== undefined)
@@ -353,6 +357,9 @@ export class Redis {
   }
 }
 
+/** What the doctor sends where scripts cannot tell it what it may: wrong on purpose, or for a name that nobody locks. */
+const TRIED = /\bNEITHER\b|:never-locked\b/
+
 /** A script is refused as a whole that is given a key that the user may not use. */
 const LINE_KEYS = resourceKeys('', '').line.replace(/[{}]*$/, '')
 
@@ -372,29 +379,4 @@ function isStatus(name: LuaValue): boolean {
 
 function wrongType(): ServerError {
   return new ServerError('WRONGTYPE Operation against a key holding the wrong kind of value')
-}
-
-function argument(value: LuaValue): string {
-  if (typeof value === 'string') return value
-  // As Redis does it: 17 significant digits, without an exponent for whole numbers.
-  if (typeof value === 'number') return Number.isInteger(value) ? value.toFixed(0) : String(value)
-  throw new LuaError('Lua redis lib command arguments must be strings or integers')
-}
-
-function toLua(reply: Reply, mayBeStatus: boolean): LuaValue {
-  if (reply === null) return false
-  if (mayBeStatus && reply === 'OK') return new LuaTable([['ok', 'OK']])
-  if (reply instanceof ServerError) throw reply
-  return typeof reply === 'object' ? luaArray(reply.map((item) => toLua(item, false))) : reply
-}
-
-function fromLua(value: LuaValue): Reply {
-  if (typeof value === 'string') return value
-  if (typeof value === 'number') return Math.trunc(value)
-  if (value === true) return 1
-  if (!(value instanceof LuaTable)) return null
-  const error = value.get('err')
-  if (typeof error === 'string') throw new ServerError(error)
-  const status = value.get('ok')
-  return typeof status === 'string' ? status : itemsOf(value).map(fromLua)
 }
