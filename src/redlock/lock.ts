@@ -1,3 +1,4 @@
+import { inspect, type InspectOptions } from 'node:util'
 import type { ExecutionResult, RedlockAttempts } from './errors.ts'
 import type { Hold } from './hold.ts'
 import type { Redlock } from './redlock.ts'
@@ -9,9 +10,9 @@ export class Lock<Client extends object = object> {
   /** What the keys contain. */
   readonly value: string
   readonly attempts: RedlockAttempts<Client>
-  /** @internal Undefined for a lock that was made by hand. */
-  hold: Hold | undefined
-  #expiration: number
+  /** Until when it may be relied on, in ms since 1970; 0 when it was released, extended, or could not be proved. */
+  declare expiration: number
+  #hold: Hold | undefined
 
   /** By hand, for a lock of another process: it can be extended and released, and has no token. */
   constructor(
@@ -25,27 +26,37 @@ export class Lock<Client extends object = object> {
     this.resources = resources
     this.value = value
     this.attempts = attempts
-    this.#expiration = expiration
+    let untilMs = expiration
+    // A property of its own, as in redlock: `{ ...lock }` has it, too.
+    Object.defineProperty(this, 'expiration', {
+      enumerable: true,
+      get: () => (this.#hold?.isProved === false ? 0 : untilMs),
+      set: (value: number) => {
+        untilMs = value
+      },
+    })
   }
 
   /** @internal */
   heldBy(hold: Hold | undefined): this {
-    this.hold = hold
+    this.#hold = hold
     return this
   }
 
-  /** Until when it may be relied on, in ms since 1970; 0 when it was released, extended, or could not be proved. */
-  get expiration(): number {
-    return this.hold?.isProved === false ? 0 : this.#expiration
+  /** @internal Undefined for a lock that was made by hand. */
+  get hold(): Hold | undefined {
+    return this.#hold
   }
 
-  set expiration(value: number) {
-    this.#expiration = value
+  /** Node shows an accessor as `[Getter/Setter]`. */
+  [inspect.custom](_depth: number, options: InspectOptions): string {
+    const { redlock, resources, value, attempts, expiration } = this
+    return `Lock ${inspect({ redlock, resources, value, attempts, expiration }, options)}`
   }
 
   /** Every later lock on the same resource has a greater one. Hand it to the store that you write to: docs/fencing.md. */
   get fencingToken(): bigint {
-    if (this.hold !== undefined) return this.hold.lease.token
+    if (this.#hold !== undefined) return this.#hold.lease.token
     throw new TypeError('fencingToken: expected a lock that acquire has returned, got one that was made by hand')
   }
 

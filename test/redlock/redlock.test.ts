@@ -1,3 +1,4 @@
+import { inspect } from 'node:util'
 import { Cluster, Redis } from 'ioredis'
 // @ts-expect-error -- its package.json does not say where its types are
 import UntypedRedlock from 'redlock'
@@ -153,6 +154,20 @@ describe.each(['one server', 'a quorum'])('on %s', (where) => {
     await expect(real.acquire([name], 10_000)).rejects.toThrow('unable to achieve a quorum')
     await lock.release()
     await (await real.acquire([name], 10_000)).release()
+  })
+
+  test('the properties of a lock are its own, as those of redlock are, and nothing else is shown', async () => {
+    const [ours, theirs] = [new Redlock(clients()), new RealRedlock(clients())]
+    const lock = await ours.acquire([name], 10_000)
+    const copy = Object.fromEntries(Object.entries(lock))
+    expect(copy).toMatchObject({ resources: [name], value: lock.value, expiration: lock.expiration })
+    expect(inspect(lock, { depth: 0 })).toMatch(/^Lock \{/)
+    expect(inspect(lock)).toContain(`expiration: ${lock.expiration}`)
+    await lock.release()
+    expect(lock.expiration).toBe(0)
+    const real = await theirs.acquire([name], 10_000)
+    expect(Object.keys(copy).sort()).toEqual(Object.keys(real).sort())
+    await real.release()
   })
 
   test('a lock that was made by hand is released by its value', async () => {
