@@ -46,6 +46,20 @@ function boundName(id: Node | undefined, isMember: boolean): string | undefined 
   return isPlain && value?.type === 'Identifier' ? nameOf(value) : undefined
 }
 
+/** What the calls of redlock 4 are called here. */
+const VERSION_4: Readonly<Record<string, string>> = {
+  lock: 'acquire(names, { ttl, renew: false })',
+  lockWithOptions: 'acquire(names, { ttl, wait, renew: false })',
+  acquireWithOptions: 'acquire(names, { ttl, wait, renew: false })',
+  unlock: 'lease.release()',
+  disposer: 'using(names, { ttl }, work)',
+}
+
+function ofVersion4(name: string): string {
+  if (!Object.hasOwn(VERSION_4, name)) return `${name}() has no counterpart`
+  return `${name}() of redlock 4 is not rewritten: by hand, it becomes \`${VERSION_4[name]}\``
+}
+
 /** By their lines. */
 export function inOrder(remarks: Remark[]): Remark[] {
   return remarks.sort((some, other) => some.line - other.line)
@@ -133,6 +147,9 @@ class Rewriter {
     const declarator = creation && syntax.parent(creation)
     const declaration = declarator && syntax.parent(declarator)
     const id = declarator?.['id'] as Node | undefined
+    if (creation?.type === 'MemberExpression' && nameOf(creation['property']) === 'LockError') {
+      return this.#refuse(creation, 'LockError becomes HeldError, WaitTimeoutError, QuorumError or EngineError')
+    }
     if (creation?.type !== 'NewExpression' || creation['callee'] !== use) {
       return this.#refuse(use, 'the class is used for something else than `new`')
     }
@@ -190,7 +207,7 @@ class Rewriter {
       else if (name === 'on') this.#refuse(call, 'on(): what single nodes answer is told to `observe` of createLocks')
       else if (name === 'quit') this.#refuse(call, 'quit(): close() leaves the clients open, which are yours to end')
       else if (name === 'release' || name === 'extend') ofLocks.push(call)
-      else this.#refuse(call, `${name}() has no counterpart`)
+      else this.#refuse(call, ofVersion4(name))
     }
     // They are rewritten with the lock that they are about.
     for (const call of ofLocks) {
@@ -319,7 +336,7 @@ class Rewriter {
 
   #change(node: Node, text: string, what = text): void {
     this.#edits.push({ start: node.start, end: node.end, text })
-    this.#done.push({ line: node.loc.start.line, text: `now ${what.replaceAll('\n', '; ')}` })
+    this.#done.push({ line: node.loc.start.line, text: `now ${what.replaceAll(/;?\n/g, '; ')}` })
   }
 
   #changeArguments(call: Node, text: string): void {

@@ -1,5 +1,5 @@
 import { inOrder, intoOurApi } from './redlock-api.ts'
-import { edited, Syntax, type Edit, type Node, type Parse } from './syntax.ts'
+import { edited, nameOf, Syntax, type Edit, type Node, type Parse } from './syntax.ts'
 
 const DROP_IN = 'ringfence/redlock'
 const REDLOCK = 'redlock'
@@ -104,7 +104,7 @@ function toDropIn(syntax: Syntax, node: Node): Moved {
   const declarator = syntax.parent(node)
   const id = declarator?.type === 'VariableDeclarator' ? (declarator['id'] as Node) : undefined
   if (id?.type === 'ObjectPattern' || syntax.parent(node)?.type === 'MemberExpression') return { line, edit }
-  if (id?.type === 'Identifier' && id['typeAnnotation'] === undefined && isNewedOnly(syntax, id)) {
+  if (id?.type === 'Identifier' && id['typeAnnotation'] === undefined && isClassOnly(syntax, id)) {
     const name = id['name'] as string
     const text = `{ ${name === 'Redlock' ? name : `Redlock: ${name}`} } = ${syntax.code.slice(node.start, source.start)}${edit.text}`
     return { line, edit: { start: id.start, end: source.end, text } }
@@ -112,11 +112,15 @@ function toDropIn(syntax: Syntax, node: Node): Moved {
   return { left: { line, text: `write \`const { Redlock } = require('${DROP_IN}')\`: it is an object, not the class` } }
 }
 
-/** Whether a variable is the class and nothing else: `Redlock.LockError` and `Redlock.default` are not there by that name. */
-function isNewedOnly(syntax: Syntax, id: Node): boolean {
+/**
+ * Whether a variable is the class of redlock 4 and nothing else: `new Redlock()` and `Redlock.LockError`. With `Redlock.default` it is
+ * the module of redlock 5.
+ */
+function isClassOnly(syntax: Syntax, id: Node): boolean {
   const uses = syntax.references(id['name'] as string, syntax.scope(syntax.parent(id)!)).filter((node) => node !== id)
   return uses.every((use) => {
     const parent = syntax.parent(use)
+    if (parent?.type === 'MemberExpression') return !parent['computed'] && nameOf(parent['property']) === 'LockError'
     return parent?.type === 'NewExpression' && parent['callee'] === use
   })
 }

@@ -40,13 +40,17 @@ test.each([
     "const { Redlock } = require('ringfence/redlock')\nnew Redlock([])",
   ],
   ["const R = require('redlock')\nnew R([])", "const { Redlock: R } = require('ringfence/redlock')\nnew R([])"],
+  [
+    "const Redlock = require('redlock');\nnew Redlock([]);\nerror instanceof Redlock.LockError;",
+    "const { Redlock } = require('ringfence/redlock');\nnew Redlock([]);\nerror instanceof Redlock.LockError;",
+  ],
 ])('an import leads to the drop-in: %s', (before, after) => {
   expect(rewritten(before)).toBe(after)
 })
 
 test.each([
   ["import { Nothing } from 'redlock'", /^1: ringfence\/redlock has no Nothing$/],
-  ["const Redlock = require('redlock')\nRedlock.LockError", /^1: write `const \{ Redlock \} = require/],
+  ["const Redlock = require('redlock')\nuse(Redlock)", /^1: write `const \{ Redlock \} = require/],
   ["import Redlock = require('redlock')", /^1: write `import Redlock from 'ringfence\/redlock'`/],
   ["vi.mock('redlock')", /^1: a mock of redlock: mock what is imported now$/],
   ["import {{ 'redlock'", /^1: cannot be read: /],
@@ -186,6 +190,14 @@ export async function once() {
 `)
 })
 
+test('what was done is told in one line, also where lines end with a semicolon', () => {
+  const code = "const Redlock = require('redlock');\nconst locks = new Redlock([client]);\n"
+  expect(migrated(code, true).done[0]).toEqual({
+    line: 1,
+    text: "now const { createLocks } = require('ringfence'); const { redis } = require('ringfence/redis');",
+  })
+})
+
 test('a signal that is handed on is rewritten, and is to be looked at', () => {
   const code = WITH("await redlock.using(['a'], 100, async (signal) => fetch(url, { signal }))")
   expect(rewritten(code, { api: true })).toContain('async ({ signal }) => fetch(url, { signal })')
@@ -224,6 +236,13 @@ await locker.using(['x', ...names], { ttl: 1000 }, () => work())
 test.each([
   ["redlock.on('error', log)", /on\(\): what single nodes answer/],
   ['await redlock.quit()', /quit\(\): close\(\) leaves the clients open/],
+  [
+    "await redlock.lock('a', 100)",
+    /lock\(\) of redlock 4 .*: by hand, it becomes `acquire\(names, \{ ttl, renew: false \}\)`/,
+  ],
+  ['await redlock.unlock(lock)', /by hand, it becomes `lease\.release\(\)`/],
+  ['redlock.toString()', /toString\(\) has no counterpart/],
+  ['error instanceof Redlock.LockError', /LockError becomes HeldError, WaitTimeoutError, QuorumError or EngineError/],
   ['start(redlock)', /redlock is handed on/],
   ['const locks = { redlock }', /redlock is handed on/],
   ["redlock['acquire'](['a'], 100)", /redlock is handed on/],
