@@ -14,7 +14,7 @@ export async function release(call: Call): Promise<number> {
     throw usage('expected one resource', 'ringfence release --force RESOURCE')
   const holder = line.options.text('holder')
   if (holder !== undefined && line.options.has('all')) throw usage('--holder and --all exclude each other')
-  return withLocks(call, async ({ locks }) => {
+  return withLocks(call, async ({ locks, url }) => {
     const all = await inspect(locks, resource)
     const holders = all.filter(({ offered }) => offered !== true)
     // By its owner, by what `status` shows of it, or by its label.
@@ -27,7 +27,7 @@ export async function release(call: Call): Promise<number> {
       const heir = isFree ? all[0] : undefined
       if (output.json) output.object({ resource, released: false, reason: isFree ? 'free' : 'another holder' })
       else if (heir !== undefined) output.say(`${heldBy(heir)}, so there is nothing to release`)
-      else if (isFree) output.say(`'${resource}' is free`)
+      else if (isFree) output.say(`'${resource}' is free on ${url}`)
       else output.say(`no holder of '${resource}' is called '${holder}': ${holders.map(heldBy).join('; ')}`)
       return EXIT.no
     }

@@ -22,8 +22,8 @@ export async function status(call: Call): Promise<number> {
   const given = line.options.text('permits')
   if (given !== undefined && resource === undefined) throw usage('--permits: expected the name of a pool')
   const permits = given === undefined ? undefined : numberOf(given, '--permits', 1, 1000)
-  const view: View = { resource, permits, output }
   return withLocks(call, async ({ locks, url }) => {
+    const view: View = { resource, permits, output, url }
     const look = (): Promise<LeaseInfo[]> =>
       permits === undefined ? inspect(locks, resource) : permitsOf(locks, resource!)
     if (!line.options.has('watch')) {
@@ -66,6 +66,8 @@ interface View {
   readonly resource: string | undefined
   readonly permits: number | undefined
   readonly output: Output
+  /** The engine that was asked: another one may know of leases where this one knows of none. */
+  readonly url: string
 }
 
 function forMachines(lease: LeaseInfo): object {
@@ -79,10 +81,11 @@ function rounded(ms: number | undefined): number | undefined {
 }
 
 function print(leases: readonly LeaseInfo[], view: View): void {
-  const { resource, permits, output } = view
+  const { resource, permits, output, url } = view
   if (permits !== undefined) printPool(leases, permits, view)
   if (leases.length === 0 && permits !== undefined) return
-  if (leases.length === 0) return output.line(resource === undefined ? 'nothing is held' : `'${resource}' is free`)
+  if (leases.length === 0)
+    return output.line(`${resource === undefined ? 'nothing is held' : `'${resource}' is free`} on ${url}`)
   if (resource !== undefined && leases[0]?.offered === true) {
     output.line(heldBy(leases[0]))
     return printLine(leases[0].line ?? [], output)

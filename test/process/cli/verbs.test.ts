@@ -45,7 +45,10 @@ test('status shows who holds what, also to machines, and --watch tells each chan
       /^RESOURCE +HOLDER +TOKEN +SINCE +LEFT +WAITING\nshown +alice \(sh\) +\d+ .* \d+ s +0\n$/,
     ) as string,
   })
-  expect(await home.run(['status', 'other'])).toMatchObject({ code: EXIT.no, stdout: "'other' is free\n" })
+  expect(await home.run(['status', 'other'])).toMatchObject({
+    code: EXIT.no,
+    stdout: expect.stringMatching(/^'other' is free on file:\/.*\/locks\.db\n$/) as string,
+  })
   await watching.printed(/"owner":"[0-9a-f]+@alice \(sh\)","note":"sh"/)
   holder.type('\n')
   await holder.ended
@@ -54,6 +57,22 @@ test('status shows who holds what, also to machines, and --watch tells each chan
   expect(await watching.ended).toMatchObject({ code: 0, stderr: '' })
   const lines = watching.stdout.trim().split('\n')
   expect(lines.map((line) => (JSON.parse(line) as { leases: unknown[] }).leases.length)).toEqual([0, 1, 0])
+})
+
+test('what is free is free on an engine that is named, without its password', async () => {
+  const env = { RINGFENCE_URL: quorumUrl }
+  const texts = [
+    ...(await Promise.all([home.run(['status'], { env }), home.run(['status', 'unused'], { env })])).map(
+      ({ stdout }) => stdout,
+    ),
+    (await home.run(['release', 'unused'], { env })).stderr,
+  ]
+  const hosts = servers.nodes.map(({ host, port }) => `${host}:${port}`).join(',')
+  for (const text of texts) {
+    expect(text).toContain(` on redis://`)
+    expect(text).toContain(hosts)
+    withoutSecret(text)
+  }
 })
 
 test('a note says what the lease is for; without one it is the program, and never its arguments', async () => {
@@ -131,7 +150,7 @@ test('release --force ends the lease of another, and never asks where nobody can
   for (const args of [[], ['--force'], ['--force', '--yes']]) {
     expect(await home.run(['release', ...args, 'freed'])).toMatchObject({
       code: EXIT.no,
-      stderr: "ringfence: 'freed' is free\n",
+      stderr: expect.stringMatching(/^ringfence: 'freed' is free on file:\/.*\/locks\.db\n$/) as string,
     })
   }
 })
