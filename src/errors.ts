@@ -149,7 +149,7 @@ export class LeaseLostError extends RingfenceError {
 }
 
 const LOSS_TEXT: Record<LossReason, string> = {
-  stolen: 'the engine says that it is no longer ours',
+  stolen: 'the engine says that it is no longer ours: somebody took it, or servers forgot it',
   unnoticed: 'its release found that it had ended before, so the work may not have been alone',
   unreachable: 'it could not be renewed before its validity ended',
   doubtful: 'a renewal failed, and it was not to be kept in doubt',

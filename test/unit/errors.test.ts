@@ -76,7 +76,7 @@ describe('every error', () => {
   })
 
   test.each<[LossReason, string]>([
-    ['stolen', 'the engine says that it is no longer ours'],
+    ['stolen', 'the engine says that it is no longer ours: somebody took it, or servers forgot it'],
     ['unreachable', 'it could not be renewed before its validity ended'],
     ['doubtful', 'a renewal failed, and it was not to be kept in doubt'],
     ['expired', 'its time is up'],

@@ -164,7 +164,8 @@ export class Supervision {
   }
 
   #lossWords(reason: LossReason): string {
-    if (reason === 'stolen') return 'the lease was taken away: the engine says that it is no longer ours'
+    if (reason === 'stolen')
+      return 'the engine says that the lease is no longer ours: somebody took it, or servers forgot it'
     if (reason === 'doubtful') return 'the lease could not be renewed, and --on-doubt says stop'
     if (reason === 'expired') return 'the time of the lease is up'
     if (reason === 'max-hold') return 'the lease was held for as long as --max-hold allows'

@@ -208,7 +208,7 @@ test('a lease that was taken away stops the command and runs --on-lost, which is
   expect(await command.ended).toMatchObject({
     code: EXIT.lost,
     stdout: 'ready\nlost stolen: stolen\n',
-    stderr: expect.stringContaining('the lease was taken away') as string,
+    stderr: expect.stringContaining('no longer ours: somebody took it, or servers forgot it') as string,
   })
 })
 
@@ -284,7 +284,7 @@ test('a leader that loses is stopped, and its command runs again when it is elec
   const token = BigInt(await first.printed(/term (\d+)\n/))
   const second = home.start(['elect', ...TTL, 'leader', '--', 'sh', '-c', term])
   await server.cli('SET', 'leader', 'somebody else', 'PX', '3000')
-  await until(() => first.stderr.includes('taken away'), { what: 'the first has noticed' })
+  await until(() => first.stderr.includes('somebody took it'), { what: 'the first has noticed' })
   // The usurper's time runs out, and one of the two leads again.
   const again = await until(
     () =>
