@@ -48,7 +48,7 @@ export class Lock<Client extends object = object> {
     return this.#hold
   }
 
-  /** Node shows an accessor as `[Getter/Setter]`. */
+  /** @internal Node shows an accessor as `[Getter/Setter]`. */
   [inspect.custom](_depth: number, options: InspectOptions): string {
     const { redlock, resources, value, attempts, expiration } = this
     return `Lock ${inspect({ redlock, resources, value, attempts, expiration }, options)}`
