@@ -122,10 +122,10 @@ export class Redis {
     }
   }
 
-  /** Any error but that of a missing right says that the doctor may. */
-  #tried(name: string, key: string): never {
+  /** Whatever is answered, but for a missing right, says to the doctor that it may. */
+  #tried(name: string, key: string): Reply {
     this.#refuse(name, key)
-    throw new ServerError('ERR syntax error')
+    return 0
   }
 
   #script([verb = '', ...args]: readonly string[]): Reply {
