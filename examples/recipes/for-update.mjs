@@ -12,7 +12,7 @@ async function spend(id, cents, what) {
   const tx = await pool.connect()
   try {
     await tx.query('BEGIN')
-    // From here to the COMMIT nobody else changes this row, and who wants to waits, for lock_timeout at most.
+    // From here to the COMMIT nobody else changes this row, and a transaction that wants to waits, for lock_timeout at most.
     const { rows } = await tx.query('SELECT cents, history FROM wallet WHERE id = $1 FOR UPDATE', [id])
     const [wallet] = rows
     const enough = wallet !== undefined && wallet.cents >= cents
