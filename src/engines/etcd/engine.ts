@@ -133,7 +133,7 @@ export class EtcdEngine implements Engine {
     if (answer!.kind === 'unknown') {
       // Its holder may go on, and counts on the time that it had.
       if (ttlMs !== lease.ttlMs) this.#cleanup.later(() => this.#proved(lease), ttlMs)
-      throw answer!.cause
+      throw etcdFailure(answer!.cause, lease.resources)
     }
     if (answer!.kind === 'lost') return { kind: 'refused', reason: 'held' }
     return { kind: 'granted', token: lease.token, owner: lease.owner }

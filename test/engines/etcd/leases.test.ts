@@ -203,6 +203,23 @@ test('an adoption for a shorter time whose answer is lost leaves its holder the 
   expect(await holder.release(lease)).toMatchObject({ ours: true })
 })
 
+test.each([
+  ['requests are lost', (): void => proxy.dropRequests(true), proxyUrl],
+  ['answers are lost', (): void => proxy.dropReplies(true), proxyUrl],
+  ['connections are refused', (): void => undefined, (): string => 'http://127.0.0.1:9'],
+])('an adoption while %s may be tried again, and says so', async (what, lose, url) => {
+  const holder = engine()
+  const lease = await granted(holder, requestFor(what, 30_000))
+  const adopter = engine(url(), { requestTimeout: 500 })
+  onTestFinished(heal)
+  lose()
+  const again = { name: 'EngineError', transient: true, resources: [what] }
+  await expect(adopter.adopt!(lease, requestFor(what, 30_000))).rejects.toMatchObject(again)
+  heal()
+  expect(await engine().adopt!(lease, requestFor(what, 30_000))).toMatchObject({ kind: 'granted' })
+  expect(await holder.release(lease)).toMatchObject({ ours: true })
+})
+
 test('a member that does not answer is left for the next one, which is then asked first', async () => {
   const asked: string[] = []
   const one = engine([proxyUrl(), server.url], {
