@@ -79,8 +79,8 @@ function inOurWords(error: unknown, command: CommandSpec): string {
   const message = messageOf(error)
   const valueless = /^Option '(?:-\w, )?(--[\w-]+) <value>' argument missing/.exec(message)?.[1]
   if (valueless !== undefined) {
-    const { value = 'a value' } = command.options.find(({ name }) => `--${name}` === valueless) ?? {}
-    return `${valueless}: expected ${value}, got nothing`
+    const { value = 'a value', choices } = command.options.find(({ name }) => `--${name}` === valueless) ?? {}
+    return `${valueless}: expected ${choices?.join(' or ') ?? value}, got nothing`
   }
   const unknown = /^Unknown option '(-[^']*)'/.exec(message)?.[1]
   if (unknown === undefined) return message.split(/[.\n] /)[0]!

@@ -116,7 +116,7 @@ export function storeUrl(options: Options, config: Config, output: Output): Sett
 
 /** A URL as it may be shown. */
 export function redacted(url: string): string {
-  return withoutPasswords(url).replace(SECRET_PARAMETER, '$1***').replace(MISPLACED, '***')
+  return withoutPasswords(url).replace(SECRET_PARAMETER, '$1***').replace(MECHANISM, '$1***').replace(MISPLACED, '***')
 }
 
 function withoutPasswords(url: string): string {
@@ -131,6 +131,11 @@ function withoutPasswords(url: string): string {
 /** How the parameters end by which URLs carry a secret. */
 const SECRET_PARAMETER = new RegExp(`([?&;][\\w.-]*(?:${SECRET_NAMES})=)([^&;#]*)`, 'gi')
 
+/** Of MongoDB: one of these properties may be a secret, whose name is not that of the parameter. */
+const MECHANISM = /([?&;]authMechanismProperties=)([^&;#]*)/gi
+
+const SESSION_TOKEN = /AWS_SESSION_TOKEN(?::|%3A)([^,]+?)(?=,|%2C|$)/gi
+
 /** Where a port should be and is none: a password, of a URL whose @ and host were left out. */
 const MISPLACED =
   /(?<=^[a-z0-9+.-]*:\/{0,2}(?:[^/?#]*,)?[^/?#@:,[\]]*:)(?!\d+(?:[,/?#]|$))[^/?#@:,[\]]+(?=[,/?#]|$)(?!.*@)/gi
@@ -139,9 +144,12 @@ const MISPLACED =
 export function noteSecrets(url: string): boolean {
   const found = severalLogins(url)?.passwords ?? [splitOnce(partsOf(url).login, ':')[1]]
   const inParameters = [...url.matchAll(SECRET_PARAMETER)].map((match) => match[2])
+  const inProperties = [...url.matchAll(MECHANISM)].flatMap(([, , text = '']) =>
+    [...text.matchAll(SESSION_TOKEN)].map((match) => match[1]),
+  )
   // Anything shorter is a part of many a word.
   const misplaced = url.match(MISPLACED)?.filter((text) => text.length >= SHORTEST_WORD) ?? []
-  const secrets = [...found, ...inParameters, ...misplaced].filter(
+  const secrets = [...found, ...inParameters, ...inProperties, ...misplaced].filter(
     (secret) => secret !== undefined && secret !== '',
   ) as string[]
   for (const secret of secrets) keepSecret(secret)

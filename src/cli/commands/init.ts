@@ -1,4 +1,4 @@
-import { openStore, storeFailure } from '../engines/store.ts'
+import { openStore, storeFailure, type Store } from '../engines/store.ts'
 import { EXIT } from '../exit-codes.ts'
 import { withLocks, type Call } from '../session.ts'
 import { storeUrl } from '../settings.ts'
@@ -16,13 +16,20 @@ export async function init(call: Call): Promise<number> {
 async function initStore(call: Call): Promise<number> {
   const store = await openStore(storeUrl(call.line.options, call.config, call.output)!)
   try {
-    report(call, 'this store', { store: store.url, did: (await store.init?.()) ?? [] })
+    const did = store.init === undefined ? await nothingFor(store) : await store.init()
+    report(call, 'this store', { store: store.url, did })
     return EXIT.ok
   } catch (error) {
     throw storeFailure(error, store)
   } finally {
     await store.close()
   }
+}
+
+/** A store that cannot be reached, or whose user may not read it, does need something. */
+async function nothingFor({ runs }: Store): Promise<readonly string[]> {
+  await runs.runs('init', { limit: 1 })
+  return []
 }
 
 interface InitResult {

@@ -87,7 +87,7 @@ const DENIED = /\bNOPERM\b|permission denied|(command|access) denied to user|not
 /** What the user of a store has to be allowed. */
 function rightsOf(url: string): string {
   if (url.startsWith('redis')) {
-    return 'give this user +time +hexists +hset +hget +hdel +zadd +zrange +zrevrange +zrem on the keys of the store'
+    return 'give this user +evalsha +eval +time +hexists +hset +hget +hdel +zadd +zrange +zrevrange +zrem on the keys of the store'
   }
   if (url.startsWith('mongodb')) {
     return 'give this user find, insert, update, remove and createIndex on the collection of the runs'

@@ -173,6 +173,7 @@ test.each([
   ['an empty label', ['run', '--label', '', 'x', '--', 'true'], '--label is empty'],
   ['a label of blanks', ['run', '--label', ' ', 'x', '--', 'true'], '--label is empty'],
   ['nothing to do when it is lost', ['run', '--on-lost', '', 'x', '--', 'true'], '--on-lost is empty'],
+  ['a doubt without a value', ['run', 'x', '--on-doubt'], '--on-doubt: expected keep or stop, got nothing'],
   [
     'a doubt that is neither kept nor an end',
     ['elect', '--on-doubt', 'wait', 'x', '--', 'true'],

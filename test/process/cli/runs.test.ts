@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { Redis } from 'ioredis'
 import { Home } from '../../../harness/command.ts'
 import { startMariadb } from '../../../harness/servers/mariadb.ts'
 import { startMongodb } from '../../../harness/servers/mongodb.ts'
@@ -83,6 +84,32 @@ test('a store that cannot be reached is complained of once, and changes neither 
   const looked = await home.run(['runs', 'lonely', '--store', store])
   expect(looked).toMatchObject({ code: EXIT.engine, stdout: '' })
   expect(looked.stderr).toMatch(/the store redis:\/\/127\.0\.0\.1:1 cannot be used: [^]*next: is the server up/)
+})
+
+test('init of a store that needs nothing reaches it first', async () => {
+  await using server = await startRedis()
+  expect(await home.run(['init', '--store', server.url])).toMatchObject({
+    code: 0,
+    stdout: 'this store needs nothing\n',
+  })
+  const dead = await home.run(['init', '--store', 'redis://127.0.0.1:1'])
+  expect(dead).toMatchObject({ code: EXIT.engine, stdout: '' })
+  expect(dead.stderr).toMatch(/the store redis:\/\/127\.0\.0\.1:1 cannot be used: [^]*next: is the server up/)
+})
+
+test('a user of Redis who gets the rights of the hint can record runs and read them', async () => {
+  await using server = await startRedis()
+  const client = new Redis({ host: server.host, port: server.port })
+  const user = ['ACL', 'SETUSER', 'app', 'reset', 'on', '>pw', '~ringfence:guard:*'] as const
+  await client.call(...user)
+  const env = { RINGFENCE_STORE: `redis://app:pw@${server.host}:${server.port}` }
+  const denied = await home.run(['runs', 'job'], { env })
+  expect(denied).toMatchObject({ code: EXIT.engine })
+  const [, rights = ''] = /next: give this user ((?:\+\w+ )+)on the keys/.exec(denied.stderr) ?? []
+  await client.call(...user, ...rights.trim().split(' '))
+  expect(await home.run(['run', '--once', 'job', '--', 'true'], { env })).toMatchObject({ code: 0, stderr: '' })
+  expect((await home.run(['runs', 'job'], { env })).stdout).toContain(' done ')
+  client.disconnect()
 })
 
 /** What is said about wrong usage. */

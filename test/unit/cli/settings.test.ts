@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { parseAddress } from '../../../src/cli/engines/address.ts'
 import { keepSecret, withoutSecrets } from '../../../src/cli/output.ts'
-import { redacted } from '../../../src/cli/settings.ts'
+import { noteSecrets, redacted } from '../../../src/cli/settings.ts'
 import { span } from '../../../src/duration.ts'
 
 const REDIS = { port: 6379, example: 'redis://host' }
@@ -23,6 +23,11 @@ test.each([
   ['mongodb://host/?pwd=pw', 'mongodb://host/?pwd=***'],
   ['http://host?x=y&apikey=pw&api-key=pw#z', 'http://host?x=y&apikey=***&api-key=***#z'],
   ['http://host?ACCESS_TOKEN=pw;client_secret=pw', 'http://host?ACCESS_TOKEN=***;client_secret=***'],
+  [
+    'mongodb://h/?authMechanismProperties=SERVICE_NAME:x,AWS_SESSION_TOKEN:s&tls=true',
+    'mongodb://h/?authMechanismProperties=***&tls=true',
+  ],
+  ['mongodb://h/?tlsCertificateKeyFilePassword=pw', 'mongodb://h/?tlsCertificateKeyFilePassword=***'],
   ['redis-sentinel://u:secret', 'redis-sentinel://u:***'],
   ['redis-sentinel://u:p@a,b', 'redis-sentinel://u:***@a,b'],
   // Where it cannot be said what is a password, nothing before the last @ is shown.
@@ -31,6 +36,14 @@ test.each([
   ['redis://u:p@a,u:q:r@b,c', 'redis://u:***@b,c'],
 ])('%s is shown as %s', (url, shown) => {
   expect(redacted(url)).toBe(shown)
+})
+
+test.each([':', '%3A'])('a session token of MongoDB behind %s is removed from every text', (colon) => {
+  const token = `Fw0${colon}x==`
+  const url = `mongodb://h/?authMechanismProperties=SERVICE_NAME${colon}mongo,AWS_SESSION_TOKEN${colon}${token},A${colon}b`
+  expect(noteSecrets(url)).toBe(true)
+  expect(withoutSecrets(`the token ${token} of mongo is refused`)).toBe('the token *** of mongo is refused')
+  expect(noteSecrets('mongodb://h/?authMechanismProperties=SERVICE_NAME:mongo')).toBe(false)
 })
 
 test('a secret is removed from every text, as it is, decoded and encoded', () => {
