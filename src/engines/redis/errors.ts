@@ -3,7 +3,7 @@ import { named, QuorumError, type EngineError, type NodeFailure } from '../../er
 import { engineErrorFrom } from '../shared/errors.ts'
 import { NoAnswerError } from '../shared/in-time.ts'
 import type { RedisClient } from './client.ts'
-import { isPermanent } from './drivers/server-errors.ts'
+import { isPermanent, meetsNoCounter } from './drivers/server-errors.ts'
 import type { RedisNode } from './node.ts'
 
 /** The command was not even handed to the driver, so it cannot take effect later. */
@@ -77,8 +77,15 @@ export function silentNodes(nodes: readonly RedisNode[], waitMs: number, timeout
     })
 }
 
-/** A key of another type: the server names neither the key nor the way out. */
+/** What other software has put into a key: the server names neither the key nor the way out. */
 function withRemedy(cause: Error, resources: readonly string[]): Error {
+  if (resources.length > 0 && meetsNoCounter(cause)) {
+    return new Error(
+      `the fencing counter of ${named(resources)} is not a number: other software has written to a key ringfence:fence:*; ` +
+        'keep it from these keys, and delete the one of this name',
+      { cause },
+    )
+  }
   if (resources.length === 0 || !/\bWRONGTYPE\b/.test(cause.message)) return cause
   return new Error(
     `WRONGTYPE: a key of ${named(resources)} is not a lock: other software keeps something else there; choose another name, ` +

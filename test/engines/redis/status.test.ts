@@ -92,7 +92,7 @@ describe.each(kinds)('on $kind', ({ engine, nodes }) => {
     expect(all).toMatchObject([{ owner: heir, offered: true, token: 0n }])
     await expect(one.acquire('offered', { wait: 0 })).rejects.toMatchObject({
       code: 'HELD',
-      message: `'offered' is offered to ${heir}, the first in line, which has not taken it yet`,
+      message: "'offered' is offered to heir, the first in line, which has not taken it yet",
       offered: true,
       holder: heir,
     })
@@ -143,6 +143,19 @@ describe.each(kinds)('on $kind', ({ engine, nodes }) => {
       message: expect.stringMatching(said) as string,
     })
     expect(await onAll('LLEN', 'users')).toEqual(nodes().map(() => '1'))
+  })
+
+  test('a counter that other software has written to is said to be none, which trying again does not mend', async () => {
+    await using one = locks()
+    await onAll('SET', 'ringfence:fence:{counted}', 'abc')
+    const said = /the fencing counter of 'counted', 'more' is not a number: other software has written to a key/
+    await expect(one.tryAcquire(['counted', 'more'])).rejects.toMatchObject({
+      transient: false,
+      message: expect.stringMatching(said) as string,
+    })
+    await onAll('DEL', 'ringfence:fence:{counted}')
+    await using lease = (await one.tryAcquire(['counted', 'more']))!
+    expect(lease.held).toBe(true)
   })
 })
 

@@ -62,6 +62,17 @@ export function redirectionOf(error: unknown): { kind: string; address: string }
   return kind === undefined || address === undefined ? undefined : { kind, address }
 }
 
+/** A script met a counter that is no number. */
+const NO_COUNTER = /bad argument #\d to 'max' \(number expected, got nil\)/
+
+/** The same, in the script of the usual case, which has written a number there before it failed: trying again helps. */
+const WAS_NO_COUNTER = /attempt to compare nil with number/
+
+/** Other software has written to the key of a fencing counter. */
+export function meetsNoCounter({ message }: Error): boolean {
+  return NO_COUNTER.test(message) || WAS_NO_COUNTER.test(message)
+}
+
 /**
  * Answers that stay the same when the command is sent again. READONLY, LOADING, CLUSTERDOWN, MISCONF, OOM and NOREPLICAS are not
  * among them: a failover, a restart or an operator ends those. GLIDE has messages of its own for some.
@@ -75,6 +86,7 @@ const PERMANENT = [
   /\binvalid (username-password|password)\b/i,
   /\bunknown (Redis |Valkey )?(sub)?command\b/i,
   DENIED_IN_SCRIPT,
+  NO_COUNTER,
   new RegExp(TOO_OLD),
   // The connection is used for subscriptions.
   /allowed in this context/i,
