@@ -11,7 +11,7 @@ import {
   type LeaseTerms,
   type WaitTerms,
 } from './options.ts'
-import { ownerParts } from './owner.ts'
+import { ownerParts, whoIs } from './owner.ts'
 
 /** Options of `adopt`. Without a `ttl` or a `note`, those of the lease stay. */
 export type AdoptOptions = LeaseOptions
@@ -99,7 +99,7 @@ const SHARED_STAYS =
 
 function hasIt(owner: string): string {
   return (
-    `${owner} has it now, which adopted it before this process or got the resource after its time; a ticket is good for one adoption, so ` +
+    `${whoIs(owner)} has it now, which adopted it before this process or got the resource after its time; a ticket is good for one adoption, so ` +
     'acquire the resource anew'
   )
 }

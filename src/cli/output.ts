@@ -1,4 +1,5 @@
 import { styleText } from 'node:util'
+import { printable } from '../owner.ts'
 
 type Style = Parameters<typeof styleText>[0]
 
@@ -37,17 +38,6 @@ function decoded(text: string): string {
   } catch {
     return text
   }
-}
-
-/** What could move the cursor, change colours or turn the reading direction, no matter who put it into an owner or an argument. */
-const UNPRINTABLE = /[\p{Cc}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu
-
-/** Shown as it would stand in a string of JSON: a terminal does not obey it, and a person sees what is there. */
-export function printable(text: string): string {
-  return text.replace(UNPRINTABLE, (character) => {
-    const escaped = JSON.stringify(character).slice(1, -1)
-    return escaped === character ? `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}` : escaped
-  })
 }
 
 /** As it may be printed. */

@@ -1,4 +1,5 @@
-import { printable, type Output } from './output.ts'
+import { printable } from '../owner.ts'
+import type { Output } from './output.ts'
 
 /** Columns as wide as their widest cell, two spaces apart. */
 export function table(cells: readonly (readonly string[])[]): string[] {

@@ -3,6 +3,7 @@ import type { AdoptedGrant, Extension, LeaseRef } from '../../src/engine.ts'
 import { EngineError, LeaseLostError } from '../../src/errors.ts'
 import type { Lease, LeaseJson } from '../../src/lease.ts'
 import { fails, Gate, unknown } from '../../harness/scripted-engine.ts'
+import { whoIs } from '../../src/owner.ts'
 import { bench, neighbour } from './bench.ts'
 
 /** As it comes from another process. */
@@ -212,7 +213,7 @@ describe('adopt', () => {
     await expect(locks.adopt(ticket)).rejects.toMatchObject({
       code: 'LEASE_LOST',
       reason: 'gone',
-      message: expect.stringMatching(`is over: ${lease.owner} has it now, which adopted it before`) as string,
+      message: expect.stringMatching(`is over: ${whoIs(lease.owner)} has it now, which adopted it before`) as string,
     })
     await lease.release()
     await expect(locks.adopt(ticket)).rejects.toMatchObject({

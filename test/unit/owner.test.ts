@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest'
 import { HeldError } from '../../src/errors.ts'
 import { locksSettings } from '../../src/options.ts'
 import { memory } from '../../src/engines/memory.ts'
-import { isOurs, newOwner, ownerParts } from '../../src/owner.ts'
+import { isOurs, newOwner, ownerParts, whoIs } from '../../src/owner.ts'
 import { systemRandom } from '../../src/random.ts'
 import { bench, collect, neighbour } from './bench.ts'
 
@@ -24,6 +24,13 @@ describe('an owner', () => {
   test('of other software is all label', () => {
     expect(ownerParts('3f2a (what)')).toEqual({ label: '3f2a (what)', note: undefined })
     expect(ownerParts('someone@host (what)')).toEqual({ label: 'host (what)', note: undefined })
+  })
+
+  test('of other software is shown to its 200th character, and a terminal does not obey it', () => {
+    expect(whoIs('x'.repeat(100_000))).toBe(`${'x'.repeat(200)}…`)
+    expect(new HeldError(['a'], 'me\u001b[2J').message).toBe("'a' is held by me\\u001b[2J")
+    const [label, note] = ['l'.repeat(200), 'n'.repeat(200)]
+    expect(whoIs(newOwner(systemRandom, label, note))).toBe(`${label} (${note})`)
   })
 
   test('has no label in which a note could begin', () => {
