@@ -2,14 +2,16 @@ import {
   closeSync,
   fsyncSync,
   linkSync,
+  lstatSync,
   mkdirSync,
   openSync,
+  readlinkSync,
   realpathSync,
   rmSync,
   statSync,
   type Stats,
 } from 'node:fs'
-import { dirname } from 'node:path'
+import { dirname, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { EngineError } from '../../errors.ts'
 import type { Random } from '../../random.ts'
@@ -57,6 +59,7 @@ export async function openDatabase(path: string, { create, random }: OpenOptions
   try {
     if (stat(path) === undefined) {
       if (!create) return undefined
+      assertNoLooseLink(path)
       assertNoLogLeft(path)
       createDatabase(path, library, random)
     }
@@ -77,6 +80,17 @@ export async function openDatabase(path: string, { create, random }: OpenOptions
   } catch (error) {
     throw isBusy(error) ? error : fileError(error, path)
   }
+}
+
+/** A file cannot be put in the place of a link, and the folder that it leads to may be on a disk that is not mounted yet. */
+function assertNoLooseLink(path: string): void {
+  const link = lstatSync(path, { throwIfNoEntry: false })
+  // Another process may have created the file meanwhile.
+  if (link?.isSymbolicLink() !== true || stat(path) !== undefined) return
+  throw unusableFile(
+    path,
+    `is a symbolic link to ${resolve(dirname(path), readlinkSync(path))}, and no file is there; name that file itself, and it is created, or put the file there`,
+  )
 }
 
 /** SQLite would replay an old log into a new file, and processes that still use the old file would share the log with us. */

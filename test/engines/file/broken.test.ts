@@ -306,6 +306,27 @@ describe('a new file', () => {
     expect(readdirSync(place.folder).filter((name) => name.startsWith('link'))).toEqual(['link.db'])
   })
 
+  test('is not made at the end of a link that leads to no file: that is refused for good, and names the file', async () => {
+    await using place = new Place()
+    const link = join(place.folder, 'link.db')
+    symlinkSync('vol/locks.db', link)
+    const target = join(place.folder, 'vol/locks.db')
+    const refused = expect.objectContaining({
+      transient: false,
+      message: expect.stringMatching(
+        /link\.db is a symbolic link to .*vol\/locks\.db, and no file is there; name that/,
+      ) as string,
+    }) as unknown
+    expect(await failure(file(link))).toEqual(refused)
+    mkdirSync(join(place.folder, 'vol'))
+    expect(await failure(file(link))).toEqual(refused)
+    expect(readdirSync(place.folder).sort()).toEqual(['link.db', 'vol'])
+    await used(target)
+    const engine = file(link)
+    await lease(engine, 'x')
+    await engine.close()
+  })
+
   test('with a name of blanks, quotes and percent signs is a file like others', async () => {
     await using place = new Place()
     const path = join(place.folder, "it's 100%41 ?mode=memory#x.db")
