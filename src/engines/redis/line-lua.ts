@@ -61,6 +61,7 @@ end
  * KEYS: L and F of each resource, then Q of each; of a reader, then S of each. ARGV: owner, ticket, how long it has waited in µs, the owner
  * whose place it takes (or nothing), 'enqueue', 'publish' or 'spublish', then the channel of each resource.
  *
+ * The old place is taken away first, also where there is none: a user that may not leave a line must not join it.
  * A ticket that does not fit this node's clock is refused, and not changed: nodes that changed it would put the waiters in
  * different orders.
  * To a reader, a lock that it may join counts as one that is offered to it.
@@ -77,13 +78,13 @@ export const ENQUEUE = `local function enqueue()
     local lock, line, readers = KEYS[2 * n - 1], KEYS[2 * count + n], KEYS[3 * count + n]
     local held = read(lock)
     local mine = held == owner
+    redis.call('zrem', line, old, '!' .. old)
     if reader then mine = is_shared(held) and reads(readers, owner) end
     if not mine then
       redis.call('zadd', line, ARGV[2], owner, text(-now - ${PLACE_MS * 1000}), '!' .. owner)
       redis.call('pexpire', line, ${PLACE_MS})
     end
     if old ~= '' then
-      redis.call('zrem', line, old, '!' .. old)
       if reader then
         if is_shared(held) and redis.call('zrem', readers, old) == 1 then held = settle(lock, readers) end
       elseif held == old then

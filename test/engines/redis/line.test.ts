@@ -104,6 +104,9 @@ test('on a quorum, too', { timeout: 60_000 }, async () => {
 
 test.each([
   ['may not use sorted sets', 'waiter on nopass ~* &* +@all -@sortedset'],
+  ['may not join a line', 'waiter on nopass ~* &* +@all -zadd'],
+  ['may not leave a line', 'waiter on nopass ~* &* +@all -zrem'],
+  ['may not look at a line', 'waiter on nopass ~* &* +@all -zrangebyscore'],
   ['may not use the keys of the lines', 'waiter on nopass ~order ~ringfence:fence:* &* +@all'],
 ])('a user that %s waits as before', async (_what, rule) => {
   await using bench = await startBench({ acl: [rule] })
@@ -116,6 +119,7 @@ test.each([
   await lease.release()
   const second = await waiting
   expect(second.token).toBeGreaterThan(lease.token)
+  expect(await inLine(bench.server, 'order')).toBe(0)
   expect(await second.release()).toBe(true)
 })
 
