@@ -28,6 +28,8 @@ interface Examination {
   readonly servers: readonly NodeState[]
   readonly score: number
   readonly isFit: boolean
+  /** Those that answer, and did not answer a probe before. */
+  readonly back: readonly string[]
 }
 
 /** The findings of `check()`, those of several servers together, the worst first. What is in order is only counted. */
@@ -44,7 +46,8 @@ export async function doctor(call: Call): Promise<number> {
   return withLocks(call, work, () => options)
 }
 
-async function examined({ line, output }: Call, { locks }: Session): Promise<Examination> {
+/** `silent`: who did not answer a probe since the last look; afterwards, who did not when it was over. */
+async function examined({ line, output }: Call, { locks }: Session, silent = new Set<string>()): Promise<Examination> {
   const isWatched = line.options.has('watch')
   const isShown = output.json || line.options.has('verbose') || isWatched
   for (let look = 1; ; look++) {
@@ -53,12 +56,22 @@ async function examined({ line, output }: Call, { locks }: Session): Promise<Exa
     const servers = isShown ? await locks.probe() : []
     // A server that went or came back meanwhile is in the findings as it was before: they would describe a state that is over.
     const isSteady = !isWatched || statesOf(before) === statesOf(servers)
-    if (!isSteady && look < MOST_LOOKS) continue
+    for (const node of silentOf(before)) silent.add(node)
+    const later = isSteady ? [] : silentOf(servers)
+    if (!isSteady && look < MOST_LOOKS) {
+      for (const node of later) silent.add(node)
+      continue
+    }
     const groups = grouped(findings)
     const score = scoreOf(groups)
     const isFit = score > 0 && !(line.options.has('strict') && groups[0]?.severity === 'warning')
     // As they were before, so that the next probe finds what has changed since.
-    return { findings, groups, servers: isSteady ? servers : before, score, isFit }
+    const shown = isSteady ? servers : before
+    const away = silentOf(shown)
+    const back = [...silent].filter((node) => !away.includes(node))
+    silent.clear()
+    for (const node of later) silent.add(node)
+    return { findings, groups, servers: shown, score, isFit, back }
   }
 }
 
@@ -69,15 +82,23 @@ async function examined({ line, output }: Call, { locks }: Session): Promise<Exa
 async function watched(call: Call, session: Session, first: Examination): Promise<Examination> {
   const { interrupted } = call.signals
   let last = first
+  /** So that an outage is told which is over before the look is. */
+  const silent = new Set<string>()
   for (let sinceMs = 0; ; sinceMs += PROBE_EVERY_MS) {
     await sleep(systemClock, PROBE_EVERY_MS, interrupted)
     if (interrupted.aborted) return last
-    const isChanged = statesOf(withRuns(await session.locks.probe(), last.servers)) !== statesOf(last.servers)
+    const servers = withRuns(await session.locks.probe(), last.servers)
+    for (const node of silentOf(servers)) silent.add(node)
+    const wasAway = silentOf(last.servers)
+    const isMissed = [...silent].some((node) => !wasAway.includes(node))
+    const isChanged = isMissed || statesOf(servers) !== statesOf(last.servers)
     if (!isChanged && sinceMs < (last.score === 0 ? LOOK_SOON_MS : LOOK_EVERY_MS)) continue
-    const seen = await examined(call, session)
-    const next = { ...seen, servers: withRuns(seen.servers, last.servers) }
-    const restarted = restartedSince(last.servers, next.servers)
-    if (inShort(next) !== inShort(last)) report(call, session, next, restarted)
+    const seen = await examined(call, session, silent)
+    const restarted = restartedSince(last.servers, withRuns(seen.servers, last.servers))
+    // The last report has shown it away, or this one says that it was started again.
+    const back = seen.back.filter((node) => !wasAway.includes(node) && !restarted.includes(node))
+    const next = { ...seen, servers: withRuns(seen.servers, last.servers), back }
+    if (back.length > 0 || inShort(next) !== inShort(last)) report(call, session, next, restarted)
     last = next
     sinceMs = 0
   }
@@ -91,6 +112,10 @@ function withRuns(now: readonly NodeState[], before: readonly NodeState[]): read
   })
 }
 
+function silentOf(servers: readonly NodeState[]): readonly string[] {
+  return servers.filter(({ error }) => error !== undefined).map(({ node }) => node)
+}
+
 function inShort({ groups, servers }: Examination): string {
   return statesOf(servers) + JSON.stringify(groups.map(({ id, severity }) => [id, severity]))
 }
@@ -100,10 +125,10 @@ const TIME = new Intl.DateTimeFormat('sv-SE', { dateStyle: 'short', timeStyle: '
 
 function report(call: Call, { locks, url }: Session, diagnosis: Examination, restarted: readonly string[] = []): void {
   const { line, output } = call
-  const { findings, groups, servers, score, isFit } = diagnosis
+  const { findings, groups, servers, score, isFit, back } = diagnosis
   if (output.json) {
     const atMs = systemClock.wallMs()
-    const told = restarted.length > 0 ? { restarted } : {}
+    const told = { ...(restarted.length > 0 ? { restarted } : {}), ...(back.length > 0 ? { back } : {}) }
     return output.object({
       atMs,
       engine: locks.engine.name,
@@ -121,6 +146,8 @@ function report(call: Call, { locks, url }: Session, diagnosis: Examination, res
   if (line.options.has('watch')) output.line({ style: 'bold', text: TIME.format(systemClock.wallMs()) })
   for (const node of restarted)
     output.line({ style: 'yellow', text: `! ${node} was started again since the last report` })
+  for (const node of back)
+    output.line({ style: 'yellow', text: `! ${node} went away and came back since the last report` })
   for (const group of groups) if (isAll || group.severity !== 'ok') show(group, call)
   const fine = groups.filter(({ severity }) => severity === 'ok').length
   if (!isAll && fine > 0) {

@@ -255,6 +255,27 @@ test('doctor --watch notices a restart too short for a probe to miss the server,
   expect(await command.ended).toMatchObject({ code: 0 })
 })
 
+test('doctor --watch tells of nodes that were silent for a few seconds, also if they answer again before it has looked', async () => {
+  await using own = await startRedisNodes(3)
+  const env = { RINGFENCE_URL: `redis://${own.nodes.map(({ port }) => `127.0.0.1:${port}`).join(',')}` }
+  const command = home.start(['doctor', '--watch'], { env })
+  await until(() => / of 100, /.test(command.stdout), { what: 'a first report', withinMs: 30_000 })
+  const frozen = own.nodes.slice(0, 2)
+  for (const node of frozen) await node.freeze()
+  const asked = async (): Promise<number> =>
+    Number(/cmdstat_time:calls=(\d+)/.exec(await own.nodes[2]!.cli('INFO', 'commandstats'))?.[1])
+  const before = await asked()
+  // A probe asks a node for its time three times: the one after the one that was under way is over when there are more.
+  await until(async () => (await asked()) > before + 6, { what: 'a probe has seen them silent', withinMs: 30_000 })
+  for (const node of frozen) await node.thaw()
+  const told = ({ port }: { readonly port: number }): boolean =>
+    command.stdout.includes(`! 127.0.0.1:${port} went away and came back since the last report\n`) ||
+    /✗ critical/.test(command.stdout)
+  await until(() => frozen.every(told), { what: 'a report of the outage', withinMs: 30_000 })
+  command.signal('SIGTERM')
+  await command.ended
+})
+
 test('bench shows what the engine takes from here, and recommends a ttl', async () => {
   const env = { RINGFENCE_URL: quorumUrl }
   const { code, stdout } = await home.run(['bench', '--count', '20', '--for', '500ms', '--json'], { env })
