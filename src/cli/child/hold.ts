@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { basename } from 'node:path'
 import { given } from '../../arguments.ts'
-import { inUnits } from '../../duration.ts'
+import { inUnits, span } from '../../duration.ts'
 import type { Engine, Lease, LockEvent, LocksOptions, LossReason } from '../../index.ts'
 import { DeadlineFile } from './deadline-file.ts'
 import { assertExecutable } from './executable.ts'
@@ -177,6 +177,17 @@ export class Holder {
       output.complain(`--on-lost could not be started: ${messageOf(error)}`)
     } finally {
       signals.passTo(undefined)
+    }
+  }
+
+  /** Of a lease that was lost. One in doubt was still ours: a renewal that is under way may yet keep it, which people must hear of. */
+  async giveBack(lease: Lease, reason: LossReason): Promise<void> {
+    try {
+      await lease.release()
+    } catch (error) {
+      if (reason !== 'doubtful') return
+      const by = `at the latest ${span(this.ttlMs)} after the engine answers again`
+      this.#call.output.complain(`the lease could not be released, so it ends by itself, ${by}: ${messageOf(error)}`)
     }
   }
 

@@ -23,7 +23,7 @@ export async function elect(call: Call): Promise<number> {
       tell(call, { event: 'lost', name, token: lease.token, reason: ending.reason })
       await holder.lost(lease, ending.reason)
       // A lease that time has not yet ended is given back at once: we have stopped leading.
-      await lease.release().catch(() => undefined)
+      await holder.giveBack(lease, ending.reason)
       throw new LeaseLostError(lease.resources, ending.reason)
     }
     const exitCode = await locks.elect(name, { signal: signals.interrupted }, lead)

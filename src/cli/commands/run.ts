@@ -144,7 +144,10 @@ async function runHeld(call: Call, holder: Holder, locks: Locks, plan: HeldPlan)
   }
   try {
     const ending = await holder.run(lease)
-    if (ending.kind === 'lost') return { outcome: 'lost', exitCode: EXIT.lost, lease, ending }
+    if (ending.kind === 'lost') {
+      await holder.giveBack(lease, ending.reason)
+      return { outcome: 'lost', exitCode: EXIT.lost, lease, ending }
+    }
     return await released(call, lease, codeOf(ending), ending)
   } finally {
     await lease.release().catch(() => undefined)

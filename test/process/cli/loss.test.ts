@@ -190,6 +190,23 @@ test('--on-doubt stop ends the command at the first renewal that fails, and keep
   expect(await server.cli('EXISTS', 'doubted')).toBe('0')
 })
 
+test('--on-doubt stop says that the lease ends by itself where the engine does not answer its release', async () => {
+  const options = ['--ttl', '9s', '--grace', '1s', '--on-doubt', 'stop']
+  const command = home.start(['run', ...options, 'silent', '--', 'sh', '-c', 'echo ready; exec sleep 600'])
+  await command.printed(/ready/)
+  await server.freeze()
+  try {
+    expect(await command.ended).toMatchObject({
+      code: EXIT.lost,
+      stderr: expect.stringContaining(
+        'the lease could not be released, so it ends by itself, at the latest 9.0 s after the engine answers again: ',
+      ) as string,
+    })
+  } finally {
+    await server.thaw()
+  }
+})
+
 test('a lease that was taken away stops the command and runs --on-lost, which is told why', async () => {
   const onLost = 'echo "lost $RINGFENCE_RESOURCE: $RINGFENCE_REASON"'
   const command = home.start([
