@@ -102,7 +102,7 @@ test('a reader that is kept out by a writer in line is told so, and not that oth
     what: 'the writer is in line',
   })
   await expect(third.acquire('order', { ...SHARED, wait: 0 })).rejects.toThrow(
-    `'order' is shared by ${reader.owner}, and a writer waits for it, which keeps later readers out`,
+    `'order' is shared by ${reader.owner.split('@')[1]}, and a writer waits for it, which keeps later readers out`,
   )
   await reader.release()
   await (await writing).release()

@@ -44,11 +44,13 @@ export function namingRight(error: unknown, script = '', prefix = ''): unknown {
 }
 
 /** What the acquire script says on a server that would grant a first lease, and fail at the second. */
-export const TOO_OLD = 'this server is older than Redis 6.2 and has no SET with GET: run Redis 7 or Valkey, or later'
+export const TOO_OLD = 'ringfence: too old'
 
-/** That error without the surroundings in which a server repeats it. Any other error as it is. */
+/** That error in words, and without the surroundings in which a server repeats it. Any other error as it is. */
 export function plainlyTooOld(error: unknown): unknown {
-  return error instanceof Error && error.message.includes(TOO_OLD) ? new Error(TOO_OLD, { cause: error }) : error
+  if (!(error instanceof Error && error.message.includes(TOO_OLD))) return error
+  const found = 'this server is older than Redis 6.2 and has no SET with GET: run Redis 7 or Valkey, or later'
+  return new Error(found, { cause: error })
 }
 
 /** An error that the server has answered: it begins with a code, such as NOPERM. */
@@ -87,6 +89,7 @@ const PERMANENT = [
   /\bunknown (Redis |Valkey )?(sub)?command\b/i,
   DENIED_IN_SCRIPT,
   NO_COUNTER,
+  /^this server is older than Redis 6\.2/,
   new RegExp(TOO_OLD),
   // The connection is used for subscriptions.
   /allowed in this context/i,
