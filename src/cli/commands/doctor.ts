@@ -87,17 +87,18 @@ async function watched(call: Call, session: Session, first: Examination): Promis
   for (let sinceMs = 0; ; sinceMs += PROBE_EVERY_MS) {
     await sleep(systemClock, PROBE_EVERY_MS, interrupted)
     if (interrupted.aborted) return last
-    const servers = withRuns(await session.locks.probe(), last.servers)
-    for (const node of silentOf(servers)) silent.add(node)
+    const probed = withRuns(await session.locks.probe(), last.servers)
+    for (const node of silentOf(probed)) silent.add(node)
     const wasAway = silentOf(last.servers)
     const isMissed = [...silent].some((node) => !wasAway.includes(node))
-    const isChanged = isMissed || statesOf(servers) !== statesOf(last.servers)
+    const isChanged = isMissed || statesOf(probed) !== statesOf(last.servers)
     if (!isChanged && sinceMs < (last.score === 0 ? LOOK_SOON_MS : LOOK_EVERY_MS)) continue
     const seen = await examined(call, session, silent)
-    const restarted = restartedSince(last.servers, withRuns(seen.servers, last.servers))
+    const servers = withRuns(seen.servers, last.servers)
+    const restarted = restartedSince(last.servers, servers)
     // The last report has shown it away, or this one says that it was started again.
     const back = seen.back.filter((node) => !wasAway.includes(node) && !restarted.includes(node))
-    const next = { ...seen, servers: withRuns(seen.servers, last.servers), back }
+    const next = { ...seen, servers, back }
     if (back.length > 0 || inShort(next) !== inShort(last)) report(call, session, next, restarted)
     last = next
     sinceMs = 0
